@@ -173,3 +173,10 @@ func (e *Error) Error() string { return e.Message + " (" + e.Code + ")" }
 type ErrorBody struct {
 	Error Error `json:"error"`
 }
+
+// Codes of 404 answers. Clients tell them apart: only CodeNotFound proves that
+// an object is absent.
+const (
+	CodeNotFound    = "not_found"    // no object has this name
+	CodeUnknownPath = "unknown_path" // this version of the daemon has no such path
+)
