@@ -1,0 +1,141 @@
+package refmodel
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+)
+
+// EngineRelease is the fingerprint's engine field of the reference engine.
+const EngineRelease = "reference/0"
+
+// DefaultBlockSize is the tokens a block that an engine uses unless told otherwise.
+const DefaultBlockSize = 64
+
+// DefaultSeed is the weights seed that an engine uses unless told otherwise.
+const DefaultSeed = 1
+
+// Special token ids; ids below 256 are bytes.
+const (
+	BOS = 256
+	EOS = 257
+)
+
+// Weights names a way to make weights.
+type Weights string
+
+// The two sets of weights.
+const (
+	Seeded   Weights = "seeded"
+	Reciting Weights = "reciting"
+)
+
+// Config is the shape of a model.
+type Config struct {
+	Layers      int     `json:"layers"`
+	Hidden      int     `json:"hidden"`
+	Heads       int     `json:"heads"`    // query heads
+	KVHeads     int     `json:"kv_heads"` // divides Heads
+	HeadDim     int     `json:"head_dim"`
+	FFN         int     `json:"ffn"`     // inner size of the feed-forward part
+	Windows     []int   `json:"windows"` // a layer; 0 keeps and sees all tokens, n the last n, itself included
+	Lags        []int   `json:"lags"`    // a layer, of reciting weights; empty otherwise
+	Vocab       int     `json:"vocab"`
+	RopeBase    float64 `json:"rope_base"`
+	MaxPosition int     `json:"max_position"` // tokens of prompt and answer together
+}
+
+// Model is a named preset.
+type Model struct {
+	Name    string
+	Weights Weights
+	Config  Config
+}
+
+// Lag is the distance from which a reciting model fetches its next token: with
+// tokens x[0..n-1], x[n] = x[n-1-Lag]. 0 for seeded weights.
+func (m Model) Lag() int {
+	n := 0
+	for _, l := range m.Config.Lags {
+		n += l
+	}
+	return n
+}
+
+// Names lists the presets.
+func Names() []string {
+	names := make([]string, len(presets))
+	for i, p := range presets {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Lookup finds a preset by name.
+func Lookup(name string) (Model, error) {
+	for _, p := range presets {
+		if p.Name == name {
+			p.Config.Windows = slices.Clone(p.Config.Windows)
+			p.Config.Lags = slices.Clone(p.Config.Lags)
+			return p, nil
+		}
+	}
+	return Model{}, fmt.Errorf("the reference engine has no model %q, only %v", name, Names())
+}
+
+// Hash identifies config, weight set and seed: hex sha256 of their canonical JSON.
+func (m Model) Hash(seed uint64) string {
+	b, err := json.Marshal(struct {
+		Config  Config  `json:"config"`
+		Weights Weights `json:"weights"`
+		Seed    uint64  `json:"seed"`
+	}{m.Config, m.Weights, seed})
+	if err != nil { // numbers and strings always encode
+		panic(err)
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// Fingerprint is the format of the model's KV cache on the reference engine,
+// which has one rank. blockSize is in tokens.
+func (m Model) Fingerprint(seed uint64, blockSize int) (kvcache.Fingerprint, error) {
+	f := kvcache.Fingerprint{
+		Version:    0,
+		ModelHash:  m.Hash(seed),
+		Engine:     EngineRelease,
+		DType:      kvcache.BF16,
+		Layout:     kvcache.LayoutLBHNC,
+		BlockSize:  blockSize,
+		KVHeads:    m.Config.KVHeads,
+		HeadDim:    m.Config.HeadDim,
+		Groups:     m.Config.Groups(),
+		TensorSize: 1,
+	}
+	if err := f.Validate(); err != nil {
+		return kvcache.Fingerprint{}, fmt.Errorf("model %s: %w", m.Name, err)
+	}
+	return f, nil
+}
+
+// Groups gives the config's KV groups: the full layers first, then one group a window size.
+func (c Config) Groups() []kvcache.Group {
+	var full, sliding []kvcache.Group
+	for l, w := range c.Windows {
+		groups, kind := &sliding, kvcache.GroupSliding
+		if w == 0 {
+			groups, kind = &full, kvcache.GroupFull
+		}
+		i := slices.IndexFunc(*groups, func(g kvcache.Group) bool { return g.Window == w })
+		if i < 0 {
+			*groups = append(*groups, kvcache.Group{Kind: kind, Window: w})
+			i = len(*groups) - 1
+		}
+		(*groups)[i].Layers = append((*groups)[i].Layers, l)
+	}
+	return append(full, sliding...)
+}
