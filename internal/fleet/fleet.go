@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
+)
+
+// Fleet is the shared state of one provider configuration. It is safe for concurrent use. Make it with [New].
+type Fleet struct {
+	settings Settings
+	pool     *ssh.Pool
+
+	mu         sync.Mutex
+	registered map[string]Coordinates // by node name; what moai_node itself says
+	nodes      map[string]*Node       // by node name and SSH coordinates
+}
+
+// New makes a fleet. It dials nothing. ctx is used for logging only, also after it has ended.
+func New(ctx context.Context, s Settings) *Fleet {
+	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}}
+	logCtx := f.Context(context.WithoutCancel(ctx))
+	f.pool = ssh.NewPool(ssh.Options{Log: func(msg string, kv ...any) {
+		fields := map[string]any{}
+		for i := 0; i+1 < len(kv); i += 2 {
+			if k, ok := kv[i].(string); ok {
+				fields[k] = kv[i+1]
+			}
+		}
+		tflog.Debug(logCtx, msg, fields)
+	}})
+	return f
+}
+
+// Name is the ownership domain.
+func (f *Fleet) Name() string { return f.settings.Fleet }
+
+// Close ends all connections.
+func (f *Fleet) Close() { f.pool.Close() }
+
+// Context returns ctx with the fleet's secrets masked in all log output. Every method that a framework calls begins
+// with it, because each call comes with a logger of its own.
+func (f *Fleet) Context(ctx context.Context) context.Context {
+	var texts []string
+	for _, s := range f.settings.Secrets() {
+		texts = append(texts, s.Reveal())
+	}
+	if len(texts) == 0 {
+		return ctx
+	}
+	ctx = tflog.MaskAllFieldValuesStrings(ctx, texts...)
+	return tflog.MaskMessageStrings(ctx, texts...)
+}
+
+// Register records where a node is, as its own resource says. From then on [Fleet.Node] answers with these
+// coordinates, whatever other resources remember.
+func (f *Fleet) Register(c Coordinates) *Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old, ok := f.registered[c.Name]; ok && c.MachineID == "" {
+		c.MachineID = old.MachineID
+	}
+	f.registered[c.Name] = c
+	return f.node(c)
+}
+
+// Node returns the node that c means: at its registered coordinates if it is registered, else at c itself. A
+// registration of another machine (other machine-id) under the same name does not count.
+func (f *Fleet) Node(c Coordinates) *Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r, ok := f.registered[c.Name]; ok && (r.MachineID == "" || c.MachineID == "" || r.MachineID == c.MachineID) {
+		if r.MachineID == "" {
+			r.MachineID = c.MachineID
+		}
+		c = r
+	}
+	return f.node(c)
+}
+
+// node returns the one Node for c's name and SSH coordinates, told the rest of c. The caller holds the lock.
+func (f *Fleet) node(c Coordinates) *Node {
+	key := nodeKey(c)
+	n, ok := f.nodes[key]
+	if !ok {
+		n = &Node{fleet: f}
+		f.nodes[key] = n
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c.MachineID == "" {
+		c.MachineID = n.coords.MachineID
+	}
+	n.coords = c
+	return n
+}
