@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
@@ -17,11 +18,12 @@ type Fleet struct {
 	mu         sync.Mutex
 	registered map[string]Coordinates // by node name; what moai_node itself says
 	nodes      map[string]*Node       // by node name and SSH coordinates
+	hosts      map[*ssh.Conn]*host.Host
 }
 
 // New makes a fleet. It dials nothing. ctx is used for logging only, also after it has ended.
 func New(ctx context.Context, s Settings) *Fleet {
-	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}}
+	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}, hosts: map[*ssh.Conn]*host.Host{}}
 	logCtx := f.Context(context.WithoutCancel(ctx))
 	f.pool = ssh.NewPool(ssh.Options{Log: func(msg string, kv ...any) {
 		fields := map[string]any{}
@@ -96,4 +98,16 @@ func (f *Fleet) node(c Coordinates) *Node {
 	}
 	n.coords = c
 	return n
+}
+
+// host returns the one Host for a connection: the host's lock is held per Host.
+func (f *Fleet) host(c *ssh.Conn) *host.Host {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h, ok := f.hosts[c]
+	if !ok {
+		h = host.New(c, host.Options{})
+		f.hosts[c] = h
+	}
+	return h
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
-// MoaidPath is where the node's binary is.
-const MoaidPath = "/opt/moai/bin/moaid"
-
 // Retries of management requests. Every verb is idempotent; what passes by itself does so within seconds, and whoever
 // waits for longer asks the daemon to wait.
 const (
@@ -41,11 +38,11 @@ func (n *Node) Manage() *client.Client {
 }
 
 func (n *Node) dialManage(ctx context.Context) (net.Conn, error) {
-	c, err := n.Conn()
+	h, err := n.Host()
 	if err != nil {
 		return nil, err
 	}
-	return c.DialCommand(ctx, []string{MoaidPath, "dial"}, true)
+	return h.DialManagement(ctx)
 }
 
 // retryManage decides whether a management request is sent again. A host that cannot be reached was already tried

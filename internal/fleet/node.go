@@ -2,10 +2,15 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/facts"
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
@@ -17,6 +22,15 @@ type Node struct {
 	mu     sync.Mutex
 	coords Coordinates
 	manage *client.Client
+	facts  *facts.Facts
+	asking *probe
+}
+
+// probe is one question that several callers wait for.
+type probe struct {
+	done  chan struct{}
+	facts facts.Facts
+	err   error
 }
 
 func nodeKey(c Coordinates) string {
@@ -46,4 +60,118 @@ func (n *Node) Connect(ctx context.Context) error {
 		return err
 	}
 	return c.Connect(ctx)
+}
+
+// Host is the node as a machine. It dials nothing before it is used.
+func (n *Node) Host() (*host.Host, error) {
+	c, err := n.Conn()
+	if err != nil {
+		return nil, err
+	}
+	return n.fleet.host(c), nil
+}
+
+// Facts are what the machine is: asked once and remembered, also for callers that come at the same time. A failure is
+// not remembered.
+func (n *Node) Facts(ctx context.Context) (facts.Facts, error) {
+	for {
+		n.mu.Lock()
+		if n.facts != nil {
+			f := *n.facts
+			n.mu.Unlock()
+			return f, nil
+		}
+		p := n.asking
+		if p == nil {
+			p = &probe{done: make(chan struct{})}
+			n.asking = p
+			n.mu.Unlock()
+			p.facts, p.err = n.ask(ctx)
+			n.mu.Lock()
+			n.asking = nil
+			if p.err == nil {
+				n.facts = &p.facts
+			}
+			n.mu.Unlock()
+			close(p.done)
+			return p.facts, p.err
+		}
+		n.mu.Unlock()
+		select {
+		case <-p.done:
+			// The first caller's own interruption says nothing about the host.
+			if p.err != nil && ctx.Err() == nil && (errors.Is(p.err, context.Canceled) || errors.Is(p.err, context.DeadlineExceeded)) {
+				continue
+			}
+			return p.facts, p.err
+		case <-ctx.Done():
+			return facts.Facts{}, ctx.Err()
+		}
+	}
+}
+
+func (n *Node) ask(ctx context.Context) (facts.Facts, error) {
+	h, err := n.Host()
+	if err != nil {
+		return facts.Facts{}, err
+	}
+	return h.Facts(ctx)
+}
+
+// KnownFacts are the facts if somebody has asked already.
+func (n *Node) KnownFacts() (facts.Facts, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.facts == nil {
+		return facts.Facts{}, false
+	}
+	return *n.facts, true
+}
+
+// IdentityError says that another machine answers at a node's coordinates.
+type IdentityError struct {
+	Name      string
+	Want, Got string // machine-ids
+}
+
+// Error implements error.
+func (e *IdentityError) Error() string {
+	return fmt.Sprintf("node %s is the machine %s, but the machine %s answers at its address", e.Name, e.Want, e.Got)
+}
+
+// Explain implements diagnose.Explained.
+func (e *IdentityError) Explain() (summary, fix string) {
+	return "Another machine answers", "If the machine was replaced or reinstalled, replace the moai_node (terraform apply -replace=…); " +
+		"if the address was given to somebody else, correct ssh.host. Nothing on it was changed"
+}
+
+// Verify makes sure that the machine at the node's coordinates is the one expected. It asks once a process.
+func (n *Node) Verify(ctx context.Context) error {
+	want := n.Coordinates().MachineID
+	f, err := n.Facts(ctx)
+	if err != nil {
+		return err
+	}
+	if want != "" && f.MachineID != "" && f.MachineID != want {
+		return &IdentityError{Name: n.Coordinates().Name, Want: want, Got: f.MachineID}
+	}
+	return nil
+}
+
+// Reachable waits until the node can be reached, for failures that may pass by themselves. It gives up when ctx ends.
+func (n *Node) Reachable(ctx context.Context) error {
+	const pause = time.Second
+	for {
+		err := n.Connect(ctx)
+		if err == nil || !ssh.Retryable(err) || ctx.Err() != nil {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
 }
