@@ -1,0 +1,67 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// Terraform runs the CLI on the demo's configuration. It must run where the
+// hosts' addresses mean something: inside the lab's network namespace.
+type Terraform struct {
+	CLI CLI
+	WS  Workspace
+	Out io.Writer // what the CLI prints; nil: nowhere
+}
+
+func (t Terraform) run(ctx context.Context, args ...string) (string, error) {
+	return command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), stdout: t.Out, argv: append([]string{t.CLI.Path}, args...)}.run(ctx)
+}
+
+// Init installs the provider from the mirror.
+func (t Terraform) Init(ctx context.Context) error {
+	_, err := t.run(ctx, "init", "-input=false", "-no-color")
+	return err
+}
+
+// Plan reports whether anything would change.
+func (t Terraform) Plan(ctx context.Context, args ...string) (changes bool, output string, err error) {
+	output, err = t.run(ctx, append([]string{"plan", "-input=false", "-no-color", "-detailed-exitcode"}, args...)...)
+	var exit *exitError
+	if errors.As(err, &exit) && exit.status == 2 {
+		return true, output, nil
+	}
+	return false, output, err
+}
+
+// Apply plans and applies.
+func (t Terraform) Apply(ctx context.Context) (string, error) {
+	return t.run(ctx, "apply", "-input=false", "-no-color", "-auto-approve")
+}
+
+// Destroy removes everything.
+func (t Terraform) Destroy(ctx context.Context) (string, error) {
+	return t.run(ctx, "destroy", "-input=false", "-no-color", "-auto-approve")
+}
+
+// Outputs reads the outputs' values.
+func (t Terraform) Outputs(ctx context.Context) (map[string]json.RawMessage, error) {
+	quiet := t
+	quiet.Out = nil
+	out, err := quiet.run(ctx, "output", "-json", "-no-color")
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]struct {
+		Value json.RawMessage `json:"value"`
+	}
+	if err := json.Unmarshal([]byte(out), &raw); err != nil {
+		return nil, err
+	}
+	vals := make(map[string]json.RawMessage, len(raw))
+	for name, o := range raw {
+		vals[name] = o.Value
+	}
+	return vals, nil
+}

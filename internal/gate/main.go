@@ -1,0 +1,95 @@
+// Command gate runs the repository's checks, the same here as in CI:
+//
+//	gate test               unit, property, in-process acceptance, conformance and lab tests of every module
+//	gate lab                the lab acceptance suite only
+//	gate lint               golangci-lint in every module
+//	gate generate [--check] docs from the schema; --check fails on a difference
+//	gate examples           fmt and validate of every example
+//	gate bite               proves that the gates fail on what they are there to catch
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/demo"
+)
+
+// modules are the Go modules with code of ours; `./...` does not enter nested ones.
+var modules = []string{".", "internal/moaid"}
+
+// repo is the checkout that the gates work on.
+type repo struct {
+	root string
+	ws   demo.Workspace
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	ws, err := demo.FindWorkspace()
+	if err != nil {
+		return err
+	}
+	r := repo{root: ws.Repo, ws: ws}
+	switch strings.Join(args, " ") {
+	case "test":
+		return r.test(ctx)
+	case "lab":
+		return r.lab(ctx)
+	case "lint":
+		return r.lint(ctx)
+	case "generate":
+		return r.generate(ctx, false)
+	case "generate --check":
+		return r.generate(ctx, true)
+	case "examples":
+		return r.examples(ctx)
+	case "bite":
+		return r.bite(ctx)
+	}
+	return fmt.Errorf("usage: gate test | lab | lint | generate [--check] | examples | bite")
+}
+
+// exec runs argv in a folder of the checkout, its output on ours.
+func (r repo) exec(ctx context.Context, dir string, argv ...string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = filepath.Join(r.root, dir)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s (in %s): %w", strings.Join(argv, " "), dir, err)
+	}
+	return nil
+}
+
+// test runs every module's tests. Two modules at once would fight for the lab and the cores.
+func (r repo) test(ctx context.Context) error {
+	for _, m := range modules {
+		fmt.Printf("--- tests of module %s\n", m)
+		if err := r.exec(ctx, m, "go", "test", "-timeout", "20m", "./..."); err != nil {
+			return err
+		}
+	}
+	fmt.Println("--- controls of the correctness claim that need the test build")
+	return r.exec(ctx, "internal/moaid", "go", "test", "-timeout", "10m", "-tags", "moai_damage", "-run", "Damage|Noop", "./e2e/...", "./kvd/...")
+}
+
+// lab runs the tests that boot hosts, and shows what they did.
+func (r repo) lab(ctx context.Context) error {
+	return r.exec(ctx, ".", "go", "test", "-count=1", "-timeout", "30m", "-v", "-run", "^TestLab", "./internal/demo/...", "./internal/lab/...")
+}
