@@ -32,8 +32,8 @@ type link struct {
 	client *ssh.Client
 	dead   chan struct{} // closed when the transport has ended
 
-	sudoMu sync.Mutex
-	sudo   sudoMode
+	sudoGate chan struct{} // of one: guards sudo
+	sudo     sudoMode
 }
 
 // dialCall is one set-up that several callers wait for.
@@ -168,7 +168,7 @@ func (c *Conn) dialOnce(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{client: client, dead: make(chan struct{})}
+	l := &link{client: client, dead: make(chan struct{}), sudoGate: make(chan struct{}, 1)}
 	go func() {
 		_ = client.Wait()
 		close(l.dead)

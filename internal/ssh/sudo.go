@@ -36,8 +36,10 @@ if msg=$(LC_ALL=C sudo -n -- sh -c : 2>&1); then echo free; else printf 'asks %s
 
 // become finds the mode out, once for a connection.
 func (c *Conn) become(ctx context.Context, l *link) (sudoMode, error) {
-	l.sudoMu.Lock()
-	defer l.sudoMu.Unlock()
+	if err := acquire(ctx, l.sudoGate); err != nil {
+		return sudoUnknown, cancelled(c.target, StepSudo, err)
+	}
+	defer func() { <-l.sudoGate }()
 	if l.sudo != sudoUnknown {
 		return l.sudo, nil
 	}

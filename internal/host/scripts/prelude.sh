@@ -1,0 +1,32 @@
+LC_ALL=C
+export LC_ALL
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin
+token=$1
+lock=$2
+shift 2
+umask 022
+die() {
+	code=$1
+	shift
+	printf 'moai: %s\n' "$*" >&2
+	exit "$code"
+}
+# A writer that lost the host's lock must not write: the token is the first line of the lock file.
+guard() {
+	[ "$token" = - ] && return 0
+	held=$(sed -n 1p -- "$lock" 2>/dev/null) || held=
+	[ "$held" = "$token" ] || die 73 "this run no longer holds the host's lock"
+}
+# absent reads an error text of stat: does it prove that nothing is there?
+absent() {
+	case $1 in
+	*'No such file or directory'* | *'Not a directory'*) return 0 ;;
+	esac
+	return 1
+}
+# there PATH: 0 it exists, 1 it provably does not; anything else ends the script.
+there() {
+	if err=$(stat -c %F -- "$1" 2>&1); then return 0; fi
+	absent "$err" && return 1
+	die 74 "cannot look at $1: $err"
+}
