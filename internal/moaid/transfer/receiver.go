@@ -1,0 +1,633 @@
+package transfer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+)
+
+// ReceiverOptions describe a claim.
+type ReceiverOptions struct {
+	Ranks int // of the engine
+	// Need gives the payload ranges that the engine needs for a prompt of tokens
+	// tokens of which it has the first from. It must be pure, and ascending in
+	// payload order.
+	Need     func(tokens, from int) ([]kvcache.Range, error)
+	Timeouts Timeouts
+}
+
+// Receiver is the decode daemon's side of a transfer.
+type Receiver struct {
+	o         ReceiverOptions
+	state     State
+	deadline  Instant
+	end       Ended
+	verdict   Verdict
+	connector *Claim // the engine's own claim; nil while only held
+	from      int    // what is being fetched
+	offer     *PeerOffer
+	instance  Instance // of the daemon that offered
+	peer      Session
+	peerInst  Instance
+	need      Set // for from
+	leased    Set
+	leasing   Set // asked for with LeasePages
+	ranks     []recvRank
+	given     int64 // credit given to us and neither verified nor returned
+	asked     int64 // last WantCredit
+	reports   []int8
+	ending    *Ended // released or cancelled while loading
+	freed     bool
+	moved     int64
+	chunks    int64
+}
+
+type recvRank struct {
+	verified Set
+	granted  Set // of the current GRANT
+	credit   int64
+	open     bool // a GRANT was sent in this session
+}
+
+// NewReceiver begins with a claim: the engine's, or nil for a request that the
+// daemon holds.
+func NewReceiver(now Instant, o ReceiverOptions, c *Claim) *Receiver {
+	r := &Receiver{o: o, state: Claimed, deadline: now.Add(o.Timeouts.Claim), ranks: make([]recvRank, o.Ranks), reports: make([]int8, o.Ranks)}
+	if c != nil {
+		cc := *c
+		r.connector, r.from = &cc, c.From
+	}
+	return r
+}
+
+// State is the current state.
+func (r *Receiver) State() State { return r.state }
+
+// End is how it ended; meaningful in a terminal state.
+func (r *Receiver) End() Ended { return r.end }
+
+// Deadline is when the caller must Tick.
+func (r *Receiver) Deadline() Instant { return r.deadline }
+
+// Done reports that an ended transfer need not be remembered any more.
+func (r *Receiver) Done(now Instant) bool {
+	return r.state.Terminal() && r.freed && now >= r.deadline
+}
+
+// Verdict is the answer to a claim.
+func (r *Receiver) Verdict() Verdict { return r.verdict }
+
+// HasConnector reports whether the engine has claimed.
+func (r *Receiver) HasConnector() bool { return r.connector != nil }
+
+// From is the number of tokens that the engine has itself.
+func (r *Receiver) From() int { return r.from }
+
+// Tokens is the length of the prompt, 0 while unknown.
+func (r *Receiver) Tokens() int {
+	switch {
+	case r.offer != nil:
+		return r.offer.Tokens
+	case r.connector != nil:
+		return r.connector.Tokens
+	}
+	return 0
+}
+
+// Expected is the number of payload bytes that are needed, over all ranks.
+func (r *Receiver) Expected() int64 { return r.need.Bytes() * int64(r.o.Ranks) }
+
+// Moved is the number of verified payload bytes and chunks, over all ranks.
+func (r *Receiver) Moved() (bytes, chunks int64) { return r.moved, r.chunks }
+
+// Wanted is how many bytes more may be granted, over all ranks.
+func (r *Receiver) Wanted() int64 {
+	if (r.state != Offered && r.state != Receiving) || r.peer == 0 || len(r.leasing) > 0 {
+		return 0
+	}
+	return r.wanted()
+}
+
+// Given is the in-flight budget that this transfer holds.
+func (r *Receiver) Given() int64 { return r.given }
+
+// Step takes one event. See the package comment for the contract.
+func (r *Receiver) Step(now Instant, ev Event) ([]Effect, error) {
+	if r.state.Terminal() {
+		return r.after(now, ev)
+	}
+	if now >= r.deadline {
+		out := r.expire(now)
+		more, err := r.after(now, ev)
+		return append(out, more...), err
+	}
+	switch e := ev.(type) {
+	case Claim:
+		return r.onClaim(now, e)
+	case PeerOffer:
+		return r.onOffer(now, e), nil
+	case Leased:
+		return r.onLeased(now, e), nil
+	case Credit:
+		return r.onCredit(now, e), nil
+	case ChunkVerified:
+		return r.onChunk(now, e), nil
+	case Loaded:
+		return r.onLoaded(now, e)
+	case Release:
+		return r.onRelease(now, e), nil
+	case Unhold:
+		if r.connector != nil {
+			return nil, nil
+		}
+		return r.finish(now, Ended{Aborted, CodeCancelled, e.Detail}, true), nil
+	case Cancel:
+		return r.onCancel(now, Ended{Aborted, e.Code, e.Detail}), nil
+	case Fail:
+		if r.state == Ready || r.state == Loading {
+			return nil, nil
+		}
+		return r.finish(now, Ended{Aborted, e.Code, e.Detail}, true), nil
+	case EngineGone:
+		out := r.finish(now, Ended{Aborted, CodeCancelled, e.Detail}, true)
+		if e.Fenced {
+			out = r.free(now, out)
+		}
+		return out, nil
+	case PeerUp:
+		return r.onUp(now, e), nil
+	case PeerDown:
+		return r.onDown(now, e), nil
+	case PeerAbort:
+		return r.onAbort(now, e), nil
+	}
+	return nil, nil
+}
+
+func (r *Receiver) onUp(now Instant, e PeerUp) []Effect {
+	if e.Session == r.peer {
+		return nil
+	}
+	var out []Effect
+	if r.peer != 0 { // the caller may say so only now
+		out = r.onDown(now, PeerDown{r.peer})
+	}
+	r.peer, r.peerInst = e.Session, e.Instance
+	if r.state == Ready || r.state == Loading {
+		return out
+	}
+	if r.offer != nil && r.instance != e.Instance {
+		return append(out, r.finish(now, Ended{Aborted, CodePeerGone, "the prefill node's daemon was restarted"}, false)...)
+	}
+	return append(out, SendClaim{r.peer})
+}
+
+func (r *Receiver) onDown(now Instant, e PeerDown) []Effect {
+	if e.Session != r.peer || r.peer == 0 {
+		return nil
+	}
+	r.peer = 0
+	for i := range r.ranks {
+		r.ranks[i].granted, r.ranks[i].credit, r.ranks[i].open = nil, 0, false
+	}
+	out := r.giveBack(nil, r.given)
+	r.asked = 0
+	if r.state == Offered || r.state == Receiving {
+		r.state, r.deadline = Claimed, now.Add(r.o.Timeouts.Return)
+	}
+	return out
+}
+
+func (r *Receiver) onOffer(now Instant, e PeerOffer) []Effect {
+	if e.Session != r.peer || r.peer == 0 {
+		return nil
+	}
+	if r.offer != nil && (r.offer.Tokens != e.Tokens || r.offer.Hash != e.Hash) {
+		return []Effect{Violation{e.Session, "OFFER of another prompt under the same id"}}
+	}
+	if r.state != Claimed {
+		return nil
+	}
+	r.offer, r.instance = &e, r.peerInst
+	if why := r.mismatch(); why != "" {
+		return r.finish(now, Ended{Aborted, CodeTokenHash, why}, true)
+	}
+	return r.fetch(now)
+}
+
+// mismatch says how the engine's prompt differs from the offered one.
+func (r *Receiver) mismatch() string {
+	c, o := r.connector, r.offer
+	switch {
+	case c == nil || o == nil:
+		return ""
+	case c.Tokens != o.Tokens:
+		return fmt.Sprintf("the prefill engine offers %d tokens but the prompt here has %d", o.Tokens, c.Tokens)
+	case c.Hash != o.Hash:
+		return "the prefill engine's prompt has other tokens than the prompt here"
+	}
+	return ""
+}
+
+// fetch asks for pages and credit for what is needed and not there yet.
+func (r *Receiver) fetch(now Instant) []Effect {
+	rs, err := r.o.Need(r.offer.Tokens, r.from)
+	if err != nil {
+		return r.finish(now, Ended{Aborted, CodeProtocol, err.Error()}, true)
+	}
+	r.need = SetOf(rs...)
+	r.state, r.deadline = Offered, now.Add(r.o.Timeouts.Progress)
+	if missing := r.need.Sub(r.leased); len(missing) > 0 {
+		if len(r.leasing) > 0 {
+			return nil // pages for a shorter claim are on their way; onLeased comes back here
+		}
+		r.leasing = missing
+		return []Effect{LeasePages{missing}}
+	}
+	if r.wanted() == 0 {
+		return r.becomeReady(now)
+	}
+	return r.ask(nil)
+}
+
+func (r *Receiver) onLeased(now Instant, e Leased) []Effect {
+	if len(r.leasing) == 0 || !e.OK {
+		return nil
+	}
+	for _, x := range r.leasing {
+		r.leased = r.leased.Add(x)
+	}
+	r.leasing = nil
+	if r.state != Offered {
+		return nil // the session was lost meanwhile; its return asks again
+	}
+	return r.fetch(now)
+}
+
+// wanted is what is leased, not verified and not credited in this session.
+func (r *Receiver) wanted() int64 {
+	var n int64
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		if k.open {
+			n += k.granted.Bytes() - k.credit
+		} else {
+			n += r.leased.Sub(k.verified).Bytes()
+		}
+	}
+	return n
+}
+
+func (r *Receiver) ask(out []Effect) []Effect {
+	w := r.wanted()
+	if w == r.asked {
+		return out
+	}
+	r.asked = w
+	return append(out, WantCredit{w})
+}
+
+// onCredit divides credit over the ranks, evenly, what one cannot use going to
+// the next.
+func (r *Receiver) onCredit(now Instant, e Credit) []Effect {
+	n := min(e.Bytes, r.wanted())
+	if (r.state != Offered && r.state != Receiving) || r.peer == 0 || len(r.leasing) > 0 || n <= 0 {
+		if e.Bytes > 0 {
+			return []Effect{ReturnBudget{e.Bytes}}
+		}
+		return nil
+	}
+	var out []Effect
+	if n < e.Bytes {
+		out = append(out, ReturnBudget{e.Bytes - n})
+	}
+	r.given += n
+	if r.state == Offered {
+		r.deadline = now.Add(r.o.Timeouts.Progress)
+	}
+	r.state = Receiving
+	was := make([]int64, len(r.ranks))
+	fresh := make([]bool, len(r.ranks))
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		if !k.open {
+			k.granted, k.credit = r.leased.Sub(k.verified), 0
+			fresh[i] = true
+		}
+		k.open = true
+		was[i] = k.credit
+	}
+	for left := n; left > 0; {
+		hungry := 0
+		for i := range r.ranks {
+			if r.ranks[i].credit < r.ranks[i].granted.Bytes() {
+				hungry++
+			}
+		}
+		share := (left + int64(hungry) - 1) / int64(hungry)
+		for i := range r.ranks {
+			k := &r.ranks[i]
+			d := min(share, left, k.granted.Bytes()-k.credit)
+			k.credit += d
+			left -= d
+		}
+	}
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		switch {
+		case fresh[i] && len(k.granted) > 0:
+			out = append(out, SendGrant{r.peer, i, k.granted, k.credit})
+		case k.credit > was[i]:
+			out = append(out, SendCredit{r.peer, i, k.credit})
+		}
+	}
+	r.asked = r.wanted()
+	return out
+}
+
+func (r *Receiver) onChunk(now Instant, e ChunkVerified) []Effect {
+	if r.state != Receiving || e.Session != r.peer || e.Rank < 0 || e.Rank >= len(r.ranks) {
+		return nil
+	}
+	k := &r.ranks[e.Rank]
+	got := Set{{Offset: e.Offset, Length: e.Length}}
+	if !k.granted.Prefix(k.credit).Has(got[0]) {
+		return []Effect{Violation{e.Session, "chunk outside the granted ranges or the credit"}}
+	}
+	fresh := got.Sub(k.verified).Bytes()
+	if fresh == 0 {
+		return nil
+	}
+	k.verified = k.verified.Add(got[0])
+	r.moved += fresh
+	r.chunks++
+	r.deadline = now.Add(r.o.Timeouts.Progress)
+	out := r.giveBack(nil, fresh)
+	for i := range r.ranks {
+		if len(r.leased.Sub(r.ranks[i].verified)) > 0 {
+			return out
+		}
+	}
+	for i := range r.ranks { // this grant is done: an extension makes a new one
+		r.ranks[i].granted, r.ranks[i].credit, r.ranks[i].open = nil, 0, false
+	}
+	r.asked = 0
+	return append(out, r.fetch(now)...)
+}
+
+func (r *Receiver) giveBack(out []Effect, n int64) []Effect {
+	n = min(n, r.given)
+	if n <= 0 {
+		return out
+	}
+	r.given -= n
+	return append(out, ReturnBudget{n})
+}
+
+func (r *Receiver) becomeReady(now Instant) []Effect {
+	r.state, r.deadline = Ready, now.Add(r.o.Timeouts.Load)
+	r.verdict = Verdict{Ready: true, From: r.from, Ranges: r.need}
+	return []Effect{VerdictReached{r.verdict}}
+}
+
+func (r *Receiver) onClaim(now Instant, e Claim) ([]Effect, error) {
+	c := r.connector
+	switch {
+	case c != nil && (c.Tokens != e.Tokens || c.Hash != e.Hash):
+		return nil, refuse("conflict", "this id was claimed for another prompt")
+	case c != nil && e.From >= r.from:
+		return nil, nil // repeated, or longer: the shorter one stands
+	case r.ending != nil || r.reported() > 0:
+		return nil, refuse("conflict", "a claim cannot change while it is being loaded")
+	}
+	r.connector = &e
+	if why := r.mismatch(); why != "" {
+		return r.finish(now, Ended{Aborted, CodeTokenHash, why}, true), nil
+	}
+	switch {
+	case c == nil && r.offer == nil && len(r.leased) == 0:
+		r.from = e.From // nothing was fetched yet: the engine's word fixes the prefix
+		return nil, nil
+	case e.From >= r.from:
+		if r.state == Ready {
+			r.deadline = now.Add(r.o.Timeouts.Load)
+		}
+		return nil, nil
+	}
+	r.from = e.From
+	switch r.state {
+	case Ready:
+		r.verdict = Verdict{}
+		if r.peer == 0 {
+			r.state, r.deadline = Claimed, now.Add(r.o.Timeouts.Return)
+			return nil, nil
+		}
+		return r.fetch(now), nil
+	case Offered:
+		return r.fetch(now), nil
+	}
+	// Receiving: the extension is fetched when the current grant is complete.
+	return nil, nil
+}
+
+func (r *Receiver) reported() int {
+	n := 0
+	for _, v := range r.reports {
+		if v != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Receiver) onLoaded(now Instant, e Loaded) ([]Effect, error) {
+	if e.Rank < 0 || e.Rank >= len(r.reports) {
+		return nil, refuse("bad_request", "the engine has no rank %d", e.Rank)
+	}
+	if r.reports[e.Rank] != 0 {
+		return nil, refuse("duplicate", "rank %d has reported already", e.Rank)
+	}
+	if (r.state != Ready && r.state != Loading) || r.connector == nil {
+		return nil, refuse("conflict", "nothing is ready to be loaded, the transfer is %s", r.state)
+	}
+	r.report(e)
+	r.state = Loading
+	if r.reported() < len(r.reports) {
+		return nil, nil
+	}
+	switch {
+	case r.ending != nil:
+		return r.finish(now, *r.ending, true), nil
+	case slices.Contains(r.reports, -1):
+		return r.finish(now, Ended{Aborted, CodeLoadFailed, "a rank could not load"}, true), nil
+	}
+	return r.finish(now, Ended{Outcome: Committed}, true), nil
+}
+
+func (r *Receiver) report(e Loaded) {
+	r.reports[e.Rank] = -1
+	if e.OK {
+		r.reports[e.Rank] = 1
+	}
+}
+
+func (r *Receiver) onRelease(now Instant, e Release) []Effect {
+	end := Ended{Aborted, CodeNotNeeded, e.Detail}
+	if r.state == Loading && r.ending == nil || r.state == Ready && e.Loading {
+		r.state, r.ending = Loading, &end
+		return nil
+	}
+	if r.state == Loading {
+		return nil
+	}
+	return r.finish(now, end, true)
+}
+
+// onCancel waits for an engine that was told that it may load, but not long.
+func (r *Receiver) onCancel(now Instant, end Ended) []Effect {
+	if (r.state == Ready && r.connector != nil) || r.state == Loading {
+		if r.ending == nil {
+			r.ending = &end
+			r.deadline = min(r.deadline, now.Add(r.o.Timeouts.Grace))
+		}
+		return nil
+	}
+	return r.finish(now, end, true)
+}
+
+func (r *Receiver) onAbort(now Instant, e PeerAbort) []Effect {
+	if e.Session != r.peer || r.peer == 0 {
+		return nil
+	}
+	switch {
+	case e.Code == CodeCancelled:
+		return r.onCancel(now, Ended{Aborted, e.Code, e.Detail})
+	case r.state == Ready || r.state == Loading:
+		return nil // every byte is here and right: the prefill side is not needed any more
+	}
+	return r.finish(now, Ended{Aborted, e.Code, e.Detail}, false)
+}
+
+func (r *Receiver) expire(now Instant) []Effect {
+	e := Ended{Outcome: Aborted, Code: CodeDeadline}
+	switch {
+	case r.ending != nil:
+		e = *r.ending
+	case r.state == Claimed && r.offer == nil && r.peer == 0:
+		e.Code, e.Detail = CodePeerGone, "there was no session with the prefill node"
+	case r.state == Claimed && r.offer == nil:
+		e.Code, e.Detail = CodeNotOffered, "the prefill node did not offer it in time"
+	case r.state == Claimed:
+		e.Code, e.Detail = CodePeerGone, "the prefill node did not return in time"
+	case r.state == Offered:
+		e.Code, e.Detail = CodeNoRoom, "no staging pages or in-flight budget became free in time"
+	case r.state == Receiving:
+		e.Detail = "no bytes arrived in time"
+	case r.state == Ready:
+		e.Detail = "it was ready and not loaded in time"
+	default:
+		e.Detail = "not every rank reported in time"
+	}
+	return r.finish(now, e, true)
+}
+
+// finish ends the transfer. Pages that workers may still be reading are kept
+// until they have reported, at most for the grace time.
+func (r *Receiver) finish(now Instant, e Ended, tell bool) []Effect {
+	mayLoad := r.connector != nil && (r.state == Ready || r.state == Loading) && r.reported() < len(r.reports)
+	hadReady := r.verdict.Ready
+	var out []Effect
+	r.state, r.end = e.Outcome, e
+	if tell {
+		out = r.tell(out)
+	}
+	out = r.giveBack(out, r.given)
+	if r.asked != 0 {
+		r.asked = 0
+		out = append(out, WantCredit{0})
+	}
+	if e.Outcome != Committed {
+		r.verdict = Verdict{Code: e.Code, Detail: e.Detail}
+		if !hadReady {
+			out = append(out, VerdictReached{r.verdict})
+		}
+	}
+	out = append(out, e)
+	if mayLoad {
+		r.deadline = now.Add(r.o.Timeouts.Grace)
+		return out
+	}
+	return r.free(now, out)
+}
+
+// tell sends the end to the peer, if there is a session with it.
+func (r *Receiver) tell(out []Effect) []Effect {
+	switch {
+	case r.peer == 0:
+		return out
+	case r.state == Committed:
+		return append(out, SendCommit{r.peer})
+	}
+	return append(out, SendAbort{r.peer, r.end.Code, r.end.Detail})
+}
+
+func (r *Receiver) free(now Instant, out []Effect) []Effect {
+	if r.freed {
+		return out
+	}
+	r.freed, r.deadline = true, now.Add(r.o.Timeouts.Retain)
+	return append(out, FreePages{})
+}
+
+// after handles events of an ended transfer.
+func (r *Receiver) after(now Instant, ev Event) ([]Effect, error) {
+	var out []Effect
+	if !r.freed && now >= r.deadline {
+		out = r.free(now, out)
+	}
+	switch e := ev.(type) {
+	case PeerUp:
+		if e.Session != r.peer {
+			r.peer = e.Session
+			out = r.tell(out) // the first telling may have been lost with its session
+		}
+	case PeerDown:
+		if e.Session == r.peer {
+			r.peer = 0
+		}
+	case PeerOffer:
+		if e.Session == r.peer {
+			out = r.tell(out)
+		}
+	case Credit:
+		if e.Bytes > 0 {
+			out = append(out, ReturnBudget{e.Bytes})
+		}
+	case Claim:
+		if r.connector != nil && (r.connector.Tokens != e.Tokens || r.connector.Hash != e.Hash) {
+			return out, refuse("conflict", "this id was claimed for another prompt")
+		}
+		if r.connector == nil {
+			r.connector = &e
+		}
+	case Loaded:
+		switch {
+		case e.Rank < 0 || e.Rank >= len(r.reports):
+			return out, refuse("bad_request", "the engine has no rank %d", e.Rank)
+		case r.reports[e.Rank] != 0:
+			return out, refuse("duplicate", "rank %d has reported already", e.Rank)
+		case r.freed:
+			return out, refuse("unknown_id", "the transfer has ended")
+		}
+		r.report(e)
+		if r.reported() == len(r.reports) {
+			out = r.free(now, out)
+		}
+	case EngineGone:
+		if e.Fenced {
+			out = r.free(now, out)
+		}
+	}
+	return out, nil
+}
