@@ -1,0 +1,160 @@
+package engines
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func spec(change func(*Spec)) Spec {
+	s := Spec{Name: "prefill-0", Kind: "reference", Role: RolePrefill, Model: Model{ID: "moai/seeded"}}
+	if change != nil {
+		change(&s)
+	}
+	return reference{}.Defaults(s)
+}
+
+func TestDefaultsPassTheCheck(t *testing.T) {
+	t.Parallel()
+	for _, model := range refmodel.Names() {
+		s := spec(func(s *Spec) { s.Model.ID = model })
+		if ps := (reference{}).Check(s); len(ps) > 0 {
+			t.Errorf("%s: %v", model, ps)
+		}
+		f, err := reference{}.Fingerprint(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Validate(); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+	}
+}
+
+func TestProblemsNameTheAttribute(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		attribute, says string
+		change          func(*Spec)
+	}{
+		{"model.id", `"moai/reciting"`, func(s *Spec) { s.Model.ID = "openai/gpt-oss-120b" }},
+		{"model.path", "built in", func(s *Spec) { s.Model.Path = "/models/x" }},
+		{"model.revision", "built in", func(s *Spec) { s.Model.Revision = "main" }},
+		{"model.config", "built in", func(s *Spec) { s.Model.Config = "{}" }},
+		{"role", `"decode"`, func(s *Spec) { s.Role = "auto" }},
+		{"kv_connector", `"none"`, func(s *Spec) { s.Connector = "nixl" }},
+		{"kv_connector", "gives or takes KV", func(s *Spec) { s.Connector = ConnectorNone }},
+		{"runtime.kind", `"existing"`, func(s *Spec) { s.Runtime.Kind = "container" }},
+		{"runtime.path", "absolute", func(s *Spec) { s.Runtime.Path = "moaid-lab" }},
+		{"parallel.tensor", "only 1", func(s *Spec) { s.Parallel.Tensor = 8 }},
+		{"parallel.data", "only 1", func(s *Spec) { s.Parallel.Data = 2 }},
+		{"parallel.expert", "only 1", func(s *Spec) { s.Parallel.Expert = 2 }},
+		{"gpus", "CPU", func(s *Spec) { s.GPUs = []int{0} }},
+		{"kv_cache.dtype", `"bf16"`, func(s *Spec) { s.KVCache.DType = "fp8" }},
+		{"kv_cache.block_size", "16 32 64", func(s *Spec) { s.KVCache.BlockSize = 48 }},
+		{"on_transfer_failure", `"fail"`, func(s *Spec) { s.OnTransferFailure = "retry" }},
+		{"staging.memory", "1MiB", func(s *Spec) { s.StagingBytes = 100 }},
+		{"ingest.max_in_flight", "staging.memory", func(s *Spec) { s.MaxInFlight = 1 << 40 }},
+		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--x=1", "--model=y"} }},
+		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-listen"} }},
+		{"extra_args.0", "line break", func(s *Spec) { s.ExtraArgs = []string{"a\nb"} }},
+	} {
+		ps := reference{}.Check(spec(c.change))
+		i := slices.IndexFunc(ps, func(p Problem) bool { return p.Attribute == c.attribute && strings.Contains(p.Detail, c.says) })
+		if i < 0 || len(ps) != 1 {
+			t.Errorf("%s: got %v, want one that says %q", c.attribute, ps, c.says)
+		}
+	}
+}
+
+func TestLookupNamesTheKinds(t *testing.T) {
+	t.Parallel()
+	_, err := Lookup("vllm")
+	if err == nil || !strings.Contains(err.Error(), `"reference"`) || !strings.Contains(err.Error(), `"vllm"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every flag that Launch sets is refused in extra_args, and nothing else is owned.
+func TestOwnedFlagsAreThoseOfLaunch(t *testing.T) {
+	t.Parallel()
+	s := spec(func(s *Spec) {
+		s.Reference = Reference{WeightsSeed: ptr(uint64(2)), ClaimFingerprintOf: ptr(uint64(1))}
+	})
+	set := map[string]bool{}
+	for _, a := range (reference{}).Launch(s, PlaceFor("n", s.Name)).Args {
+		if name, ok := strings.CutPrefix(a, "--"); ok {
+			name, _, _ = strings.Cut(name, "=")
+			set[name] = true
+			if _, owned := referenceFlags[name]; !owned {
+				t.Errorf("--%s is not owned", name)
+			}
+		}
+	}
+	for name := range referenceFlags {
+		if !set[name] {
+			t.Errorf("--%s is owned but not set", name)
+		}
+	}
+}
+
+func TestFingerprints(t *testing.T) {
+	t.Parallel()
+	verdict := func(p, d Spec) kvcompat.Verdict {
+		fp, err := reference{}.Fingerprint(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := reference{}.Fingerprint(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kvcompat.Check(fp, fd)
+	}
+	base := spec(nil)
+	if v := verdict(base, spec(func(s *Spec) { s.Role = RoleDecode; s.Name = "decode-0" })); !v.Compatible {
+		t.Error(v.Err())
+	}
+	wide := verdict(base, spec(func(s *Spec) { s.Model.ID = "moai/seeded-wide" }))
+	if wide.Compatible || !slices.ContainsFunc(wide.Reasons, func(r kvcompat.Reason) bool { return r.Attribute == "head_dim" }) {
+		t.Errorf("got %+v", wide)
+	}
+	other := func(s *Spec) { s.Reference.WeightsSeed = ptr(uint64(7)) }
+	if v := verdict(base, spec(other)); v.Compatible {
+		t.Error("other weights are compatible")
+	}
+	claims := spec(func(s *Spec) { other(s); s.Reference.ClaimFingerprintOf = ptr(uint64(refmodel.DefaultSeed)) })
+	if v := verdict(base, claims); !v.Compatible {
+		t.Error(v.Err())
+	}
+}
+
+func TestObservationReachesEveryPartOfTheCache(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := spec(func(s *Spec) {
+			s.Model.ID = rapid.SampledFrom(refmodel.Names()).Draw(t, "model")
+			s.KVCache.BlockSize = rapid.SampledFrom(referenceBlockSizes).Draw(t, "block_size")
+		})
+		m, err := refmodel.Lookup(s.Model.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := reference{}.Observation(s).PromptTokens
+		if n <= m.Lag() || n < 4*s.KVCache.BlockSize || n > m.Config.MaxPosition {
+			t.Fatalf("%d tokens with lag %d and blocks of %d", n, m.Lag(), s.KVCache.BlockSize)
+		}
+		for _, w := range m.Config.Windows {
+			if n <= w {
+				t.Fatalf("%d tokens stay inside a window of %d", n, w)
+			}
+		}
+	})
+}
