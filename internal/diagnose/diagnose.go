@@ -85,6 +85,7 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 		sshErr     *ssh.Error
 		profile    *fleet.ProfileError
 		daemon     *api.Error
+		identity   *fleet.IdentityError
 		attributed Attributed
 		explained  Explained
 	)
@@ -94,6 +95,8 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 	case errors.As(err, &sshErr):
 		summary, fix, at = sshText(sshErr, s)
 		label("Step", string(sshErr.Step))
+	case errors.As(err, &identity):
+		at = dotted(s.Node, "ssh.host")
 	case errors.As(err, &daemon):
 		label("Code", daemon.Code)
 		label("Daemon's attribute", daemon.Attribute)

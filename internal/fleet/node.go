@@ -19,11 +19,12 @@ import (
 type Node struct {
 	fleet *Fleet
 
-	mu     sync.Mutex
-	coords Coordinates
-	manage *client.Client
-	facts  *facts.Facts
-	asking *probe
+	mu        sync.Mutex
+	coords    Coordinates
+	manage    *client.Client
+	facts     *facts.Facts
+	machineID string // as the machine itself says
+	asking    *probe
 }
 
 // probe is one question that several callers wait for.
@@ -148,14 +149,43 @@ func (e *IdentityError) Explain() (summary, fix string) {
 // Verify makes sure that the machine at the node's coordinates is the one expected. It asks once a process.
 func (n *Node) Verify(ctx context.Context) error {
 	want := n.Coordinates().MachineID
-	f, err := n.Facts(ctx)
+	got, err := n.MachineID(ctx)
 	if err != nil {
 		return err
 	}
-	if want != "" && f.MachineID != "" && f.MachineID != want {
-		return &IdentityError{Name: n.Coordinates().Name, Want: want, Got: f.MachineID}
+	if want != "" && got != want {
+		return &IdentityError{Name: n.Coordinates().Name, Want: want, Got: got}
 	}
 	return nil
+}
+
+// MachineID is what the machine itself says it is. It is much cheaper than [Node.Facts].
+func (n *Node) MachineID(ctx context.Context) (string, error) {
+	n.mu.Lock()
+	id := n.machineID
+	if id == "" && n.facts != nil {
+		id = n.facts.MachineID
+	}
+	n.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	h, err := n.Host()
+	if err != nil {
+		return "", err
+	}
+	b, err := h.ReadFile(ctx, "/etc/machine-id")
+	if err != nil {
+		return "", err
+	}
+	id = strings.TrimSpace(string(b))
+	if id == "" || id == "uninitialized" {
+		return "", fmt.Errorf("%s has no machine-id: run systemd-machine-id-setup on it", h)
+	}
+	n.mu.Lock()
+	n.machineID = id
+	n.mu.Unlock()
+	return id, nil
 }
 
 // Reachable waits until the node can be reached, for failures that may pass by themselves. It gives up when ctx ends.
