@@ -87,7 +87,7 @@ func Strict() Hardening {
 		ProtectKernel: true, ProtectProc: true, RestrictNamespaces: true, RestrictRealtime: true, RestrictSUIDSGID: true,
 		LockPersonality: true, MemoryDenyWriteExecute: true, RemoveIPC: true, DropCapabilities: true,
 		RestrictAddressFamilies: []string{"AF_UNIX", "AF_INET", "AF_INET6"},
-		SystemCallFilter:        []string{"@system-service", "~@privileged @resources"},
+		SystemCallFilter:        []string{"@system-service", "~@privileged"},
 	}
 }
 
@@ -259,6 +259,7 @@ func (h Hardening) render(b *builder) {
 	b.words("RestrictAddressFamilies", h.RestrictAddressFamilies)
 	if len(h.SystemCallFilter) > 0 {
 		b.raw("SystemCallArchitectures", "native")
+		b.raw("SystemCallErrorNumber", "EPERM") // a refused call is an error the program can report, not its death
 	}
 	for _, f := range h.SystemCallFilter {
 		b.text("SystemCallFilter", f)
