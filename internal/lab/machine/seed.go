@@ -70,6 +70,11 @@ func (m *Machine) seed(ctx context.Context) error {
 	if err := inside("useradd", "--create-home", "--shell", "/bin/bash", m.Host.User); err != nil {
 		return err
 	}
+	if strings.HasPrefix(m.Host.Profile, "mi300") { // who may open the accelerators' device nodes; the user is not in it
+		if err := inside("groupadd", "--system", "render"); err != nil {
+			return err
+		}
+	}
 	uid, gid, err := m.ids(m.Host.User)
 	if err != nil {
 		return err

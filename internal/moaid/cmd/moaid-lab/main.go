@@ -14,7 +14,12 @@ import (
 type command func(args []string) int
 
 // commands is the dispatch table, by name.
-var commands = map[string]command{}
+var commands = map[string]command{
+	"amd-smi":    standIn("amd-smi"),
+	"faults":     faults,
+	"lspci":      standIn("lspci"),
+	"nvidia-smi": standIn("nvidia-smi"),
+}
 
 func main() { os.Exit(dispatch(os.Args)) }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/standin"
+)
+
+// standIn is the command which answers as the named tool.
+func standIn(tool string) command {
+	return func(args []string) int {
+		h, err := standin.Load(standin.HardwareFile)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "moaid-lab: %v\n", err)
+			return 127
+		}
+		return standin.Run(h, standin.Call{
+			Tool: tool, Args: args, Caller: caller(), Now: time.Now(), Sleep: time.Sleep,
+		}, os.Stdout, os.Stderr)
+	}
+}
+
+// caller finds out whether this process could open the device nodes of accelerators.
+func caller() standin.Caller {
+	c := standin.Caller{Privileged: os.Geteuid() == 0, RenderGID: "993"}
+	own, err := os.Getgroups()
+	if err != nil {
+		return c
+	}
+	for _, name := range []string{"video", "render"} {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			continue
+		}
+		if name == "render" {
+			c.RenderGID = g.Gid
+		}
+		if slices.ContainsFunc(own, func(gid int) bool { return fmt.Sprint(gid) == g.Gid }) {
+			c.Privileged = true
+		}
+	}
+	return c
+}
