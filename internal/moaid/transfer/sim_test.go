@@ -1,0 +1,516 @@
+package transfer
+
+import (
+	"container/heap"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+)
+
+var (
+	simSeeds = flag.Int("sim.seeds", 300, "seeds of the simulation")
+	simFirst = flag.Uint64("sim.first", 1, "first seed")
+)
+
+// TestSim runs two daemons' machines, their engines and a network that loses
+// sessions, reorders chunks and damages some, in virtual time, one event after
+// the other. Its last line is a JSON object.
+func TestSim(t *testing.T) {
+	violations := 0
+	outcomes := map[string]int{}
+	for i := range *simSeeds {
+		seed := *simFirst + uint64(i) //nolint:gosec // a count is not negative
+		for _, v := range runSim(seed, outcomes) {
+			violations++
+			t.Errorf("seed %d: %s", seed, v)
+		}
+	}
+	line, err := json.Marshal(map[string]any{"seeds": *simSeeds, "violations": violations, "receivers": outcomes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println(string(line))
+	for _, o := range []string{"committed/", "aborted/token_hash", "aborted/withdrawn", "aborted/peer_gone", "aborted/not_offered", "aborted/deadline", "aborted/cancelled", "aborted/not_needed", "aborted/load_failed"} {
+		if *simSeeds >= 100 && outcomes[o] == 0 {
+			t.Errorf("the simulation never reached %s", o)
+		}
+	}
+}
+
+const (
+	simBytes = 2048 // payload of a rank
+	simLimit = 3000 // in-flight budget of the decode engine
+)
+
+type simEvent struct {
+	at  Instant
+	seq int
+	do  func()
+}
+
+type simQueue []simEvent
+
+func (q simQueue) Len() int { return len(q) }
+func (q simQueue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q simQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *simQueue) Push(x any)   { *q = append(*q, x.(simEvent)) }
+func (q *simQueue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return e
+}
+
+type simWorld struct {
+	rng      *rand.Rand
+	now      Instant
+	seq      int
+	queue    simQueue
+	ids      []*simID
+	session  Session // 0: none
+	sessions Session
+	upP, upD bool
+	fifo     Instant // last delivery on the control session, both directions
+	instance Instance
+	inflight int64
+	faulty   bool
+	bad      []string
+}
+
+// simID is everything about one id: both machines, both engines and the bytes.
+type simID struct {
+	n, ranks, tokens, from    int
+	hash, dhash               string
+	p                         *Sender
+	d                         *Receiver
+	early                     *PeerClaim // a CLAIM that came before the reservation
+	pEnded, pFreed, pMade     int
+	dEnded, dFreed            int
+	got                       [][]byte
+	loading, wanted, reserved bool
+}
+
+func content(id, rank int, off int64) byte { return byte(id*31 + rank*7 + int(off)*13 + int(off>>8)*5) }
+
+func simNeed(tokens, from int) ([]kvcache.Range, error) {
+	if from >= tokens {
+		return nil, nil
+	}
+	skip := int64(from/10) * 256
+	return []kvcache.Range{{Offset: skip, Length: simBytes - 512 - skip}, {Offset: simBytes - 512, Length: 512}}, nil
+}
+
+func (w *simWorld) after(d time.Duration, do func()) {
+	w.seq++
+	heap.Push(&w.queue, simEvent{w.now.Add(d), w.seq, do})
+}
+
+func (w *simWorld) chance(p float64) bool { return w.rng.Float64() < p }
+
+func (w *simWorld) delay(limit time.Duration) time.Duration {
+	return time.Duration(w.rng.Int64N(int64(limit)))
+}
+
+func (w *simWorld) fail(format string, args ...any) {
+	w.bad = append(w.bad, fmt.Sprintf("at %v: ", time.Duration(w.now))+fmt.Sprintf(format, args...))
+}
+
+// control delivers in order, unless the session dies first.
+func (w *simWorld) control(s Session, do func()) {
+	if s != w.session {
+		return
+	}
+	at := max(w.now.Add(w.delay(20*time.Millisecond)), w.fifo)
+	w.fifo = at
+	w.seq++
+	heap.Push(&w.queue, simEvent{at, w.seq, func() {
+		if s == w.session {
+			do()
+		}
+	}})
+}
+
+func (w *simWorld) kill() {
+	if w.session == 0 {
+		return
+	}
+	old := w.session
+	w.session = 0
+	w.after(w.delay(50*time.Millisecond), func() { w.eachP(PeerDown{old}) })
+	w.after(w.delay(50*time.Millisecond), func() { w.eachD(PeerDown{old}) })
+	back := w.delay(40 * time.Second)
+	if !w.faulty {
+		back = 200 * time.Millisecond
+	}
+	w.after(back, func() {
+		if w.session == 0 {
+			w.connect()
+		}
+	})
+}
+
+func (w *simWorld) connect() {
+	w.sessions++
+	w.session = w.sessions
+	w.fifo = w.now
+	s, inst := w.session, w.instance
+	w.control(s, func() { w.eachP(PeerUp{s, Instance{9}}) })
+	w.control(s, func() { w.eachD(PeerUp{s, inst}) })
+}
+
+func (w *simWorld) eachP(ev Event) {
+	for _, x := range w.ids {
+		if x.p != nil {
+			w.stepP(x, ev)
+		}
+	}
+}
+
+func (w *simWorld) eachD(ev Event) {
+	for _, x := range w.ids {
+		if x.d != nil {
+			w.stepD(x, ev)
+		}
+	}
+}
+
+func (w *simWorld) stepP(x *simID, ev Event) {
+	p := x.p
+	if p == nil {
+		return
+	}
+	effects, _ := p.Step(w.now, ev)
+	for _, e := range effects {
+		switch e := e.(type) {
+		case SendOffer:
+			o := *p.Offered()
+			w.control(e.Session, func() { w.stepD(x, PeerOffer{e.Session, o.Tokens, o.Hash}) })
+		case SendAbort:
+			w.control(e.Session, func() { w.stepD(x, PeerAbort(e)) })
+		case SendChunk:
+			w.chunk(x, p, e)
+		case Violation:
+			w.fail("id %d: sender sees %s", x.n, e.Why)
+		case Ended:
+			x.pEnded++
+		case FreePages:
+			x.pFreed++
+		}
+	}
+	if !p.State().Terminal() || x.pFreed < x.pMade {
+		w.tick(p.Deadline(), func() { w.stepP(x, Tick{}) })
+	}
+}
+
+func (w *simWorld) tick(at Instant, do func()) {
+	w.seq++
+	heap.Push(&w.queue, simEvent{max(at, w.now+1), w.seq, do})
+}
+
+func (w *simWorld) chunk(x *simID, p *Sender, e SendChunk) {
+	failed := e.Session != w.session
+	damaged := w.faulty && w.chance(0.002)
+	w.after(w.delay(5*time.Millisecond), func() {
+		if x.p == p {
+			w.stepP(x, ChunkSent{e.Session, e.Rank, e.Offset, e.Length, failed})
+		}
+	})
+	if failed {
+		return
+	}
+	w.after(w.delay(80*time.Millisecond), func() {
+		if e.Session != w.session || x.d == nil {
+			return
+		}
+		if damaged {
+			w.kill()
+			return
+		}
+		if x.dFreed == 0 {
+			for o := e.Offset; o < e.Offset+e.Length; o++ {
+				x.got[e.Rank][o] = content(x.n, e.Rank, o)
+			}
+		}
+		w.stepD(x, ChunkVerified(e))
+	})
+}
+
+func (w *simWorld) stepD(x *simID, ev Event) {
+	d := x.d
+	if d == nil {
+		return
+	}
+	effects, _ := d.Step(w.now, ev)
+	for _, e := range effects {
+		w.effectD(x, e)
+	}
+	if !d.State().Terminal() || x.dFreed == 0 {
+		w.tick(d.Deadline(), func() { w.stepD(x, Tick{}) })
+	}
+	w.allocate()
+}
+
+func (w *simWorld) effectD(x *simID, e Effect) {
+	switch e := e.(type) {
+	case SendClaim:
+		w.control(e.Session, func() { w.claimAtP(x, PeerClaim{e.Session, "d/decode", 60 * time.Second}) })
+	case SendGrant:
+		w.control(e.Session, func() { w.stepP(x, PeerGrant{e.Session, e.Rank, e.Ranges, e.Credit}) })
+	case SendCredit:
+		w.control(e.Session, func() { w.stepP(x, PeerCredit(e)) })
+	case SendCommit:
+		w.control(e.Session, func() { w.stepP(x, PeerCommit(e)) })
+	case SendAbort:
+		w.control(e.Session, func() { w.stepP(x, PeerAbort(e)) })
+	case Violation:
+		w.fail("id %d: receiver sees %s", x.n, e.Why)
+	case LeasePages:
+		if w.chance(0.9) {
+			w.after(w.delay(time.Millisecond), func() { w.stepD(x, Leased{true}) })
+		} else {
+			w.after(0, func() { w.stepD(x, Leased{false}) })
+			w.after(w.delay(50*time.Second), func() { w.stepD(x, Leased{true}) })
+		}
+	case ReturnBudget:
+		w.inflight -= e.Bytes
+		if w.inflight < 0 {
+			w.fail("id %d: more budget returned than given", x.n)
+		}
+	case VerdictReached:
+		w.verdict(x, e.Verdict)
+	case Ended:
+		x.dEnded++
+		if e.Outcome == Committed {
+			w.checkCommit(x)
+		}
+	case FreePages:
+		x.dFreed++
+	}
+}
+
+// claimAtP is a CLAIM's arrival: without a reservation it is remembered.
+func (w *simWorld) claimAtP(x *simID, c PeerClaim) {
+	if x.p == nil {
+		x.early = &c
+		return
+	}
+	w.stepP(x, c)
+}
+
+func (w *simWorld) checkCommit(x *simID) {
+	if x.hash != x.dhash {
+		w.fail("id %d committed with another prompt's bytes", x.n)
+	}
+	rs, _ := simNeed(x.tokens, x.d.From())
+	for rank := range x.got {
+		for _, r := range rs {
+			for o := r.Offset; o < end(r); o++ {
+				if x.got[rank][o] != content(x.n, rank, o) {
+					w.fail("id %d committed with wrong byte %d of rank %d", x.n, o, rank)
+					return
+				}
+			}
+		}
+	}
+}
+
+// verdict is the decode engine's reaction.
+func (w *simWorld) verdict(x *simID, v Verdict) {
+	claim := Claim{x.tokens, x.dhash, x.from}
+	if !x.d.HasConnector() {
+		w.after(w.delay(time.Second), func() {
+			if w.chance(0.1) {
+				w.stepD(x, Unhold{"client left"})
+				return
+			}
+			w.stepD(x, claim)
+			w.load(x)
+		})
+		return
+	}
+	if v.Ready {
+		w.load(x)
+	}
+}
+
+func (w *simWorld) load(x *simID) {
+	v := x.d.Verdict()
+	if !v.Ready || x.loading {
+		return
+	}
+	switch {
+	case w.faulty && w.chance(0.05):
+		return // a hung engine
+	case w.chance(0.1):
+		w.stepD(x, Release{Detail: "own cache", Loading: w.chance(0.5)})
+		return
+	case v.From > 0 && w.chance(0.2):
+		w.stepD(x, Claim{x.tokens, x.dhash, v.From / 2})
+		return // ready again comes as another verdict
+	}
+	x.loading = true
+	for rank := range x.ranks {
+		w.after(w.delay(300*time.Millisecond), func() { w.stepD(x, Loaded{rank, !w.chance(0.03)}) })
+	}
+	if w.chance(0.1) {
+		w.after(w.delay(300*time.Millisecond), func() { w.stepD(x, Release{Detail: "abort"}) })
+	}
+}
+
+// allocate gives in-flight budget, oldest first.
+func (w *simWorld) allocate() {
+	for _, x := range w.ids {
+		if x.d == nil {
+			continue
+		}
+		n := min(x.d.Wanted(), simLimit-w.inflight)
+		if n <= 0 {
+			continue
+		}
+		w.inflight += n
+		if w.inflight > simLimit {
+			w.fail("in-flight limit exceeded")
+		}
+		effects, _ := x.d.Step(w.now, Credit{n})
+		for _, e := range effects {
+			w.effectD(x, e)
+		}
+		d := x.d
+		w.tick(d.Deadline(), func() { w.stepD(x, Tick{}) })
+	}
+}
+
+// script schedules what the engines and operators do with an id.
+func (w *simWorld) script(x *simID) {
+	start := w.delay(20 * time.Second)
+	opts := SenderOptions{Tokens: x.tokens, Ranks: x.ranks, Bytes: simBytes, MaxChunk: 256, Window: 4, Timeouts: DefaultTimeouts()}
+	w.after(start, func() {
+		x.p, x.reserved = NewSender(w.now, opts), true
+		x.pMade++
+		if x.early != nil {
+			w.stepP(x, *x.early)
+		}
+		w.stepP(x, Tick{})
+	})
+	if !w.chance(0.05) {
+		w.after(start+w.delay(5*time.Second), func() { w.stepP(x, Offer{x.tokens, x.hash}) })
+	}
+	for rank := range x.ranks {
+		at := start
+		for off := int64(0); off < simBytes; {
+			n := min(1+w.rng.Int64N(700), simBytes-off)
+			at += w.delay(400 * time.Millisecond)
+			r := kvcache.Range{Offset: off, Length: n}
+			if !w.chance(0.01) {
+				w.after(at, func() { w.stepP(x, Stored{rank, []kvcache.Range{r}}) })
+			}
+			off += n
+		}
+	}
+	if w.chance(0.1) {
+		w.after(start+w.delay(8*time.Second), func() { w.stepP(x, Withdraw{"client left"}) })
+	}
+	claimAt := max(0, start+w.delay(6*time.Second)-2*time.Second)
+	if w.chance(0.95) {
+		w.after(claimAt, func() { w.claim(x) })
+	}
+	if w.chance(0.08) {
+		w.after(claimAt+w.delay(5*time.Second), func() {
+			w.stepP(x, Cancel{CodeCancelled, "operator"})
+			w.stepD(x, Cancel{CodeCancelled, "operator"})
+		})
+	}
+}
+
+func (w *simWorld) claim(x *simID) {
+	var c *Claim
+	if w.chance(0.5) {
+		c = &Claim{x.tokens, x.dhash, x.from}
+	}
+	x.d = NewReceiver(w.now, ReceiverOptions{Ranks: x.ranks, Need: simNeed, Timeouts: DefaultTimeouts()}, c)
+	x.wanted = true
+	if w.session != 0 {
+		w.stepD(x, PeerUp{w.session, w.instance})
+	}
+	w.stepD(x, Tick{})
+}
+
+// restartP is a kill -9 of the prefill node's daemon.
+func (w *simWorld) restartP() {
+	w.instance[0]++
+	for _, x := range w.ids {
+		if x.p != nil && !x.p.State().Terminal() {
+			x.pEnded++ // its memory is gone, and with it the lease
+		}
+		if x.p != nil {
+			x.pFreed, x.p, x.early = x.pMade, nil, nil
+		}
+	}
+	w.kill()
+}
+
+func runSim(seed uint64, outcomes map[string]int) []string {
+	w := &simWorld{rng: rand.New(rand.NewPCG(seed, 7)), faulty: true, now: 1} //nolint:gosec // a simulation's seed
+	for n := range 12 {
+		x := &simID{n: n, ranks: 1 + w.rng.IntN(2), tokens: 70, hash: "h", dhash: "h"}
+		x.from = w.rng.IntN(4) * 20
+		if w.chance(0.1) {
+			x.from = 70
+		}
+		if w.chance(0.08) {
+			x.dhash = "other"
+		}
+		for range x.ranks {
+			x.got = append(x.got, make([]byte, simBytes))
+		}
+		w.ids = append(w.ids, x)
+		w.script(x)
+	}
+	w.connect()
+	for range w.rng.IntN(5) {
+		w.after(w.delay(40*time.Second), w.kill)
+	}
+	if w.chance(0.2) {
+		w.after(w.delay(40*time.Second), w.restartP)
+	}
+	w.after(60*time.Second, func() { w.faulty = false })
+	limit := Instant(20 * time.Minute)
+	for w.queue.Len() > 0 && len(w.bad) == 0 {
+		e, ok := heap.Pop(&w.queue).(simEvent)
+		if !ok || e.at > limit {
+			break
+		}
+		w.now = e.at
+		e.do()
+	}
+	w.now = limit
+	w.settle()
+	for _, x := range w.ids {
+		if x.d != nil {
+			outcomes[string(x.d.End().Outcome)+"/"+string(x.d.End().Code)]++
+		}
+	}
+	return w.bad
+}
+
+// settle checks what must hold when nothing happens any more.
+func (w *simWorld) settle() {
+	for _, x := range w.ids {
+		if x.p != nil && (!x.p.State().Terminal() || x.pEnded != 1 || x.pFreed != 1 || x.p.InFlight() != 0) {
+			w.fail("id %d: sender is %s, ended %d times, pages freed %d times, %d chunks in flight", x.n, x.p.State(), x.pEnded, x.pFreed, x.p.InFlight())
+		}
+		if x.d != nil && (!x.d.State().Terminal() || x.dEnded != 1 || x.dFreed != 1 || x.d.Given() != 0) {
+			w.fail("id %d: receiver is %s, ended %d times, pages freed %d times, budget %d", x.n, x.d.State(), x.dEnded, x.dFreed, x.d.Given())
+		}
+	}
+	if w.inflight != 0 {
+		w.fail("budget of %d bytes never came back", w.inflight)
+	}
+}
