@@ -92,7 +92,11 @@ func New(t TB, h Handler) *Server {
 		return nil
 	}
 	s := &Server{t: t, handler: h, ln: ln, replies: map[string]Reply{}, conns: map[net.Conn]bool{}}
-	s.client, s.key = newClientKey(t)
+	pair, err := clientKey()
+	if err != nil {
+		t.Errorf("sshtest: client key: %v", err)
+	}
+	s.client, s.key = pair.public, pair.private
 	s.hostKeys = []xssh.Signer{newHostKey(t)}
 	s.wg.Go(s.accept)
 	t.Cleanup(s.Close)
@@ -111,20 +115,23 @@ func newHostKey(t TB) xssh.Signer {
 	return signer
 }
 
-func newClientKey(t TB) (xssh.PublicKey, ssh.Secret) {
+// clientKey is one for all servers of a process, as one profile of a fleet is.
+var clientKey = sync.OnceValues(func() (clientPair, error) {
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		t.Errorf("sshtest: client key: %v", err)
+		return clientPair{}, err
 	}
 	block, err := xssh.MarshalPrivateKey(priv, "sshtest")
 	if err != nil {
-		t.Errorf("sshtest: client key: %v", err)
+		return clientPair{}, err
 	}
 	key, err := xssh.NewPublicKey(pub)
-	if err != nil {
-		t.Errorf("sshtest: client key: %v", err)
-	}
-	return key, ssh.Secret(pem.EncodeToMemory(block))
+	return clientPair{key, ssh.Secret(pem.EncodeToMemory(block))}, err
+})
+
+type clientPair struct {
+	public  xssh.PublicKey
+	private ssh.Secret
 }
 
 // Target is the way to the server, for user root.
@@ -162,7 +169,7 @@ func (s *Server) Fingerprint() string {
 	return xssh.FingerprintSHA256(s.hostKeys[0].PublicKey())
 }
 
-// ClientKey is the one private key that may log in, as any user.
+// ClientKey is the one private key that may log in, as any user. All servers of a process accept the same.
 func (s *Server) ClientKey() ssh.Secret { return s.key }
 
 // RotateHostKey gives the server another host key for connections from now on.
