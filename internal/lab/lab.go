@@ -15,6 +15,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/image"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/machine"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/manifest"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
@@ -160,4 +161,22 @@ func newUUID() string {
 	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Snapshot writes down what a host consists of, from outside: the host does not notice.
+func (l *Lab) Snapshot(ctx context.Context, name string) (manifest.Manifest, error) {
+	m, err := l.Machine(name)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	source := manifest.Source{Host: name, Root: m.Root(), Processes: m.Processes()}
+	if m.State() == machine.Frozen {
+		return manifest.Manifest{}, fmt.Errorf("host %s is frozen: its systemd cannot be asked", name)
+	}
+	if m.State() == machine.On {
+		if source.Leader, err = m.Leader(); err != nil {
+			return manifest.Manifest{}, err
+		}
+	}
+	return manifest.Collect(ctx, source)
 }

@@ -70,24 +70,23 @@ func (l *Lab) Up(ctx context.Context, o UpOptions) error {
 		if _, err := m.Install(binary); err != nil {
 			return err
 		}
-		if m.State() == machine.On {
-			return nil
-		}
 		return l.boot(ctx, m, start)
 	})
 }
 
-// boot powers a host on and waits until it can be used.
+// boot powers a host on, unless it is on, and waits until it can be used.
 func (l *Lab) boot(ctx context.Context, m *machine.Machine, start time.Time) error {
-	if m.State() == machine.Frozen {
+	switch m.State() {
+	case machine.Frozen:
 		return fmt.Errorf("host %s is frozen: thaw it", m.Host.Name)
-	}
-	// A keeper without a host is left for a moment when a host has just powered itself off.
-	if err := m.Group.Kill(ctx); err != nil {
-		return err
-	}
-	if err := m.Start(ctx); err != nil {
-		return err
+	case machine.Off:
+		// A keeper without a host is left for a moment when a host has just powered itself off.
+		if err := m.Group.Kill(ctx); err != nil {
+			return err
+		}
+		if err := m.Start(ctx); err != nil {
+			return err
+		}
 	}
 	state, err := m.Ready(ctx)
 	if err != nil {
@@ -97,7 +96,7 @@ func (l *Lab) boot(ctx context.Context, m *machine.Machine, start time.Time) err
 	if state != "running" {
 		note = " (" + strings.Join(strings.Fields(state), " ") + ")"
 	}
-	l.say("%s is up at %s, user %s, in %.1f s%s", m.Host.Name, m.Host.Address(plan.Mgmt), m.Host.User, time.Since(start).Seconds(), note)
+	l.say("%s is up at %s, user %s, after %.1f s%s", m.Host.Name, m.Host.Address(plan.Mgmt), m.Host.User, time.Since(start).Seconds(), note)
 	return nil
 }
 

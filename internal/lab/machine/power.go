@@ -93,3 +93,6 @@ func isFirst(status string) bool {
 	}
 	return false
 }
+
+// Processes lists the ids, on this machine, of everything that runs for the host.
+func (m *Machine) Processes() []int { return m.Group.box().processes() }
