@@ -1,0 +1,101 @@
+// Package route decides which prefill and which decode engine serve a request.
+// It is pure: the caller gives the time, and guards the engines by a lock.
+package route
+
+import "time"
+
+// Target names an engine.
+type Target struct{ Node, Engine string }
+
+func (t Target) String() string { return t.Node + "/" + t.Engine }
+
+// State is what an engine's daemon last said of it.
+type State int
+
+// States, worst first.
+const (
+	Unknown  State = iota // not heard of yet
+	Down                  // its daemon cannot be reached
+	Absent                // its daemon does not know it
+	NotReady              // its daemon knows it, but it cannot serve
+	Draining              // it serves what it has
+	Ready
+)
+
+func (s State) String() string {
+	return [...]string{"unknown", "down", "absent", "not_ready", "draining", "ready"}[s]
+}
+
+const (
+	// tripAfter failures in a row keep requests away for a time: one or two can
+	// be the requests' own fault.
+	tripAfter = 3
+	openMin   = time.Second
+	openMax   = 30 * time.Second
+)
+
+// Engine is an engine as the gateway sees it.
+type Engine struct {
+	Target
+	Outstanding int // our requests that it has now
+	Waiting     int // requests of anybody in its queue, as it last said
+
+	state  State
+	reason string
+
+	failures int // in a row
+	openFor  time.Duration
+	until    time.Time // closed to requests until then; zero if not tripped
+	trial    bool      // one request is finding out whether it recovered
+}
+
+// Report takes what a poll showed. reason is for the operator.
+func (e *Engine) Report(s State, reason string, waiting int) {
+	e.state, e.reason, e.Waiting = s, reason, waiting
+}
+
+// State gives the last report.
+func (e *Engine) State() (State, string) { return e.state, e.reason }
+
+// Tripped reports whether failures keep requests away now.
+func (e *Engine) Tripped(now time.Time) bool {
+	return !e.until.IsZero() && (now.Before(e.until) || e.trial)
+}
+
+// Usable reports whether a request may be sent there now.
+func (e *Engine) Usable(now time.Time) bool { return e.state == Ready && !e.Tripped(now) }
+
+// Begin counts a request. After a trip it is the trial.
+func (e *Engine) Begin() {
+	e.Outstanding++
+	if !e.until.IsZero() {
+		e.trial = true
+	}
+}
+
+// Outcome of a request, as far as it says something of the engine.
+type Outcome int
+
+// Outcomes.
+const (
+	Neutral Outcome = iota // the client left, or the request was wrong
+	Success
+	Failure
+)
+
+// End counts a request as over.
+func (e *Engine) End(now time.Time, o Outcome) {
+	e.Outstanding--
+	switch o {
+	case Success:
+		e.failures, e.openFor, e.until, e.trial = 0, 0, time.Time{}, false
+	case Failure:
+		e.failures++
+		if e.failures >= tripAfter || e.trial {
+			e.openFor = min(max(2*e.openFor, openMin), openMax)
+			e.until, e.trial = now.Add(e.openFor), false
+		}
+	case Neutral:
+		e.trial = false
+	}
+}
