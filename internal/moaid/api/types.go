@@ -180,3 +180,15 @@ const (
 	CodeNotFound    = "not_found"    // no object has this name
 	CodeUnknownPath = "unknown_path" // this version of the daemon has no such path
 )
+
+// EngineSummary is what a gateway sees of an engine: an item of the answer to
+// GET /engines over moai-http/1.
+type EngineSummary struct {
+	Name       string       `json:"name"`
+	EngineRole string       `json:"role"`
+	Ready      bool         `json:"ready"`
+	Reason     string       `json:"reason,omitempty"` // why it is not ready
+	Draining   bool         `json:"draining"`
+	Generation string       `json:"generation,omitempty"`
+	Stats      *EngineStats `json:"stats,omitempty"`
+}
