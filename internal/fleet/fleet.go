@@ -19,11 +19,13 @@ type Fleet struct {
 	registered map[string]Coordinates // by node name; what moai_node itself says
 	nodes      map[string]*Node       // by node name and SSH coordinates
 	hosts      map[*ssh.Conn]*host.Host
+	leaving    map[string]bool // machine-id and resource: planned to be removed from that machine
 }
 
 // New makes a fleet. It dials nothing. ctx is used for logging only, also after it has ended.
 func New(ctx context.Context, s Settings) *Fleet {
-	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}, hosts: map[*ssh.Conn]*host.Host{}}
+	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}, hosts: map[*ssh.Conn]*host.Host{},
+		leaving: map[string]bool{}}
 	logCtx := f.Context(context.WithoutCancel(ctx))
 	f.pool = ssh.NewPool(ssh.Options{Log: func(msg string, kv ...any) {
 		fields := map[string]any{}
@@ -62,9 +64,6 @@ func (f *Fleet) Context(ctx context.Context) context.Context {
 func (f *Fleet) Register(c Coordinates) *Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if old, ok := f.registered[c.Name]; ok && c.MachineID == "" {
-		c.MachineID = old.MachineID
-	}
 	f.registered[c.Name] = c
 	return f.node(c)
 }
@@ -83,6 +82,13 @@ func (f *Fleet) Node(c Coordinates) *Node {
 	return f.node(c)
 }
 
+// At returns the node at exactly these coordinates, whatever is registered.
+func (f *Fleet) At(c Coordinates) *Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.node(c)
+}
+
 // node returns the one Node for c's name and SSH coordinates, told the rest of c. The caller holds the lock.
 func (f *Fleet) node(c Coordinates) *Node {
 	key := nodeKey(c)
@@ -93,9 +99,6 @@ func (f *Fleet) node(c Coordinates) *Node {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if c.MachineID == "" {
-		c.MachineID = n.coords.MachineID
-	}
 	n.coords = c
 	return n
 }
@@ -110,4 +113,19 @@ func (f *Fleet) host(c *ssh.Conn) *host.Host {
 		f.hosts[c] = h
 	}
 	return h
+}
+
+// Leave records that a resource is planned to be removed from a machine, so that the plan of its successor does not take
+// it for a stranger.
+func (f *Fleet) Leave(machineID, resource string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaving[machineID+"\x00"+resource] = true
+}
+
+// Leaves reports whether [Fleet.Leave] was told so.
+func (f *Fleet) Leaves(machineID, resource string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leaving[machineID+"\x00"+resource]
 }

@@ -24,6 +24,7 @@ type Node struct {
 	manage    *client.Client
 	facts     *facts.Facts
 	machineID string // as the machine itself says
+	failure   error  // why the last question was not answered
 	asking    *probe
 }
 
@@ -90,6 +91,7 @@ func (n *Node) Facts(ctx context.Context) (facts.Facts, error) {
 			p.facts, p.err = n.ask(ctx)
 			n.mu.Lock()
 			n.asking = nil
+			n.failure = p.err
 			if p.err == nil {
 				n.facts = &p.facts
 			}
@@ -159,6 +161,14 @@ func (n *Node) Verify(ctx context.Context) error {
 	return nil
 }
 
+// Failure is why the last question to the machine was not answered; nil when it was, or when none was asked. A plan uses it
+// so as not to wait a second time for a machine that the refresh has found dead.
+func (n *Node) Failure() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failure
+}
+
 // MachineID is what the machine itself says it is. It is much cheaper than [Node.Facts].
 func (n *Node) MachineID(ctx context.Context) (string, error) {
 	n.mu.Lock()
@@ -175,6 +185,9 @@ func (n *Node) MachineID(ctx context.Context) (string, error) {
 		return "", err
 	}
 	b, err := h.ReadFile(ctx, "/etc/machine-id")
+	n.mu.Lock()
+	n.failure = err
+	n.mu.Unlock()
 	if err != nil {
 		return "", err
 	}

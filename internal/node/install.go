@@ -1,0 +1,319 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/payload"
+)
+
+// readyPoll is how often a starting daemon is asked for its status.
+const readyPoll = 300 * time.Millisecond
+
+// journalLines are shown of a daemon that does not come up.
+const journalLines = 20
+
+// installer does things to one machine.
+type installer struct {
+	fleet   *fleet.Fleet
+	node    *fleet.Node
+	host    *host.Host
+	payload *payload.Source
+	name    string
+}
+
+// openInstaller reaches the machine and makes sure that it is the expected one.
+func openInstaller(ctx context.Context, f *fleet.Fleet, n *fleet.Node, p *payload.Source) (*installer, error) {
+	h, err := n.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &installer{fleet: f, node: n, host: h, payload: p, name: n.Coordinates().Name}, nil
+}
+
+func (i *installer) lockOwner() string { return i.fleet.Writer(resourceName(i.name)) }
+
+// claim refuses a machine that belongs to somebody else. It only reads.
+func (i *installer) claim(ctx context.Context) error {
+	m, err := i.host.ReadMarker(ctx)
+	if err != nil {
+		return err
+	}
+	if markerStatus(m, i.fleet.Name(), i.name) == stForeign {
+		return &foreignError{host: i.host.String(), marker: *m, fleet: i.fleet.Name(), coords: i.node.Coordinates()}
+	}
+	return nil
+}
+
+// foreignError says that a machine belongs to another fleet or resource.
+type foreignError struct {
+	host   string
+	marker host.Marker
+	fleet  string
+	coords fleet.Coordinates
+}
+
+// Error implements error.
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("%s: %s says that this machine belongs to fleet %q, resource %s", e.host, host.MarkerPath, e.marker.Fleet, e.marker.Resource)
+}
+
+// Explain implements diagnose.Explained.
+func (e *foreignError) Explain() (summary, fix string) {
+	if e.marker.Fleet != e.fleet {
+		return "Machine belongs to another fleet", fmt.Sprintf("A machine belongs to one fleet. Destroy its moai_node in fleet %q first. Nothing was changed", e.marker.Fleet)
+	}
+	name := strings.TrimPrefix(e.marker.Resource, "moai_node.")
+	return "Machine belongs to another resource", fmt.Sprintf(
+		"If both mean the same machine, call this node %q and import it: terraform import <address> 'name=%s,host=%s,port=%d,profile=%s'. Nothing was changed",
+		name, name, e.coords.Host, max(e.coords.Port, 1), e.coords.Profile)
+}
+
+// observe looks at everything that belongs to the node. daemon tells whether to ask the daemon too.
+func (i *installer) observe(ctx context.Context) (observed, error) {
+	files, units, err := i.host.Inspect(ctx, []string{host.MoaidPath, unitPath, configPath, keyPath}, []string{unitName})
+	if err != nil {
+		return observed{}, err
+	}
+	o := observed{binary: files[0], unit: files[1], config: files[2], key: files[3], show: units[0]}
+	if o.marker, err = i.host.ReadMarker(ctx); err != nil {
+		return observed{}, err
+	}
+	if o.show.Active() {
+		asked, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if s, err := i.node.Manage().Status(asked); err == nil {
+			o.daemon = s
+		} else if ctx.Err() != nil {
+			return observed{}, err
+		}
+	}
+	return o, nil
+}
+
+// install brings the machine to what it shall be and returns the running daemon's status. claimed is called once, after
+// the first change to the machine.
+func (i *installer) install(ctx context.Context, arch string, claimed func()) (*api.Status, string, error) {
+	bin, err := i.payload.For(arch)
+	if err != nil {
+		return nil, "", err
+	}
+	d, err := desire(i.fleet.Name(), i.node.Coordinates())
+	if err != nil {
+		return nil, "", err
+	}
+	if err := i.claim(ctx); err != nil {
+		return nil, "", err
+	}
+	var running *api.Status
+	err = i.host.WithLock(ctx, i.lockOwner(), func(ctx context.Context, _ *host.Lock) error {
+		running, err = i.converge(ctx, bin, d, claimed)
+		return err
+	})
+	return running, bin.Version(), err
+}
+
+func (i *installer) converge(ctx context.Context, bin payload.Binary, d desired, claimed func()) (*api.Status, error) {
+	// Again, under the lock: whoever held it before may have claimed the machine.
+	if err := i.claim(ctx); err != nil {
+		return nil, err
+	}
+	before, err := i.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := owner(i.fleet.Name(), i.name)
+	// The marker is written before anything else, so that whatever happens next, what is there has an owner.
+	if err := i.host.WriteMarker(ctx, host.Marker{Fleet: own.Fleet, Resource: own.Resource, Writer: own.Writer, MoaidSHA256: bin.SHA256}); err != nil {
+		return nil, err
+	}
+	claimed()
+	for _, u := range users() {
+		if _, err := i.host.EnsureUser(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := i.putFiles(ctx, bin, d, before)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.start(ctx, changed || before.judge(own.Fleet, i.name, d).needsRestart(), before); err != nil {
+		return nil, err
+	}
+	return i.waitReady(ctx, bin)
+}
+
+// putFiles writes binary, configuration and unit, and reports whether anything changed.
+func (i *installer) putFiles(ctx context.Context, bin payload.Binary, d desired, before observed) (changed bool, err error) {
+	if before.binary.SHA256 != bin.SHA256 || before.binary.Mode != 0o755 || before.binary.Owner != "root" {
+		content, err := bin.Content()
+		if err != nil {
+			return false, err
+		}
+		if changed, err = i.host.PutFile(ctx, host.File{Path: host.MoaidPath, Content: content, Mode: 0o755}); err != nil {
+			return false, err
+		}
+	}
+	for _, f := range []host.File{d.config, d.unit} {
+		put, err := i.host.PutFile(ctx, f)
+		if err != nil {
+			return false, err
+		}
+		changed = changed || put
+	}
+	return changed, nil
+}
+
+// start makes the daemon run what is on disk. A daemon that already does is left alone.
+func (i *installer) start(ctx context.Context, restart bool, before observed) error {
+	if restart || before.show.NeedDaemonReload {
+		if err := i.host.DaemonReload(ctx); err != nil {
+			return err
+		}
+	}
+	if restart && before.show.Found() {
+		// A start limit that was hit must not hold the healed service back; that there is none to forget is no failure.
+		_ = i.host.ResetFailed(ctx, unitName)
+	}
+	if restart && before.show.Active() {
+		if err := i.host.Restart(ctx, unitName); err != nil {
+			return err
+		}
+	}
+	return i.host.EnableNow(ctx, unitName)
+}
+
+// waitReady asks the daemon until it answers as the binary that was installed, or ctx ends.
+func (i *installer) waitReady(ctx context.Context, bin payload.Binary) (*api.Status, error) {
+	var last error
+	for {
+		asked, cancel := context.WithTimeout(ctx, 10*time.Second)
+		s, err := i.node.Manage().Status(asked)
+		cancel()
+		switch {
+		case err == nil && s.Node == i.name && (s.ContentSHA256 == "" || s.ContentSHA256 == bin.SHA256):
+			return s, nil
+		case err == nil:
+			last = fmt.Errorf("the daemon answers as node %q with content %s, not as node %q with content %s", s.Node, payload.Version(s.ContentSHA256), i.name, bin.Version())
+		case ctx.Err() == nil || last == nil:
+			last = err
+		}
+		timer := time.NewTimer(readyPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, i.notReady(ctx, errors.Join(last, ctx.Err()))
+		}
+		if _, units, err := i.host.Inspect(ctx, nil, []string{unitName}); err == nil && units[0].ActiveState == "failed" {
+			return nil, i.notReady(ctx, fmt.Errorf("%s failed: %s", unitName, units[0].Result))
+		}
+	}
+}
+
+// notReady adds the daemon's last words.
+func (i *installer) notReady(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	said, jerr := i.host.JournalTail(ctx, unitName, journalLines)
+	if jerr != nil || strings.TrimSpace(said) == "" {
+		return &notReadyError{err: err}
+	}
+	return &notReadyError{err: fmt.Errorf("%w\nIts last words:\n%s", err, strings.TrimSpace(said))}
+}
+
+type notReadyError struct{ err error }
+
+// Error implements error.
+func (e *notReadyError) Error() string { return e.err.Error() }
+
+// Unwrap implements the protocol of errors.Is.
+func (e *notReadyError) Unwrap() error { return e.err }
+
+// Explain implements diagnose.Explained.
+func (e *notReadyError) Explain() (summary, fix string) {
+	return "KV daemon does not come up", "moaid is installed and " + unitName + " was started, but it does not answer. Look at its last words, correct the cause and apply again"
+}
+
+// uninstall leaves the machine as it was. It works from every partial state. note receives what a person should know.
+func (i *installer) uninstall(ctx context.Context, note func(string)) error {
+	o, err := i.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if markerStatus(o.marker, i.fleet.Name(), i.name) == stForeign {
+		note(fmt.Sprintf("%s belongs to fleet %q, resource %s, by now. Nothing on it was touched.", i.host, o.marker.Fleet, o.marker.Resource))
+		return nil
+	}
+	return i.host.WithLock(ctx, i.lockOwner(), func(ctx context.Context, _ *host.Lock) error {
+		if err := i.noTenants(ctx); err != nil {
+			return err
+		}
+		return i.remove(ctx)
+	})
+}
+
+// noTenants refuses to pull the daemon from under engines and routers that are still installed.
+func (i *installer) noTenants(ctx context.Context) error {
+	for _, dir := range tenants {
+		files, _, err := i.host.Inspect(ctx, []string{dir}, nil)
+		if err != nil {
+			return err
+		}
+		if !files[0].Exists() {
+			continue
+		}
+		kept, err := i.host.RemoveDir(ctx, dir)
+		if err != nil {
+			return err
+		}
+		if kept == host.Kept {
+			return &tenantsError{host: i.host.String(), dir: dir}
+		}
+	}
+	return nil
+}
+
+type tenantsError struct{ host, dir string }
+
+// Error implements error.
+func (e *tenantsError) Error() string { return fmt.Sprintf("%s: %s is not empty", e.host, e.dir) }
+
+// Explain implements diagnose.Explained.
+func (e *tenantsError) Explain() (summary, fix string) {
+	return "Machine still has engines or routers", "Destroy them first. If their state was lost, import them and destroy them, or stop their units and remove their files from " + e.dir + " by hand"
+}
+
+func (i *installer) remove(ctx context.Context) error {
+	if err := i.host.DisableNow(ctx, unitName); err != nil {
+		return err
+	}
+	if _, err := i.host.RemoveFile(ctx, unitPath); err != nil {
+		return err
+	}
+	if err := i.host.DaemonReload(ctx); err != nil {
+		return err
+	}
+	_ = i.host.ResetFailed(ctx, unitName) // a unit that is gone has nothing to forget
+	for _, u := range slices.Backward(users()) {
+		if _, err := i.host.RemoveUser(ctx, u.Name); err != nil {
+			return err
+		}
+	}
+	if _, err := i.host.RemoveGroup(ctx, groupMoai); err != nil {
+		return err
+	}
+	for _, t := range trees {
+		if _, err := i.host.RemoveTree(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
