@@ -62,7 +62,7 @@ type Error struct {
 	Reason string
 }
 
-func (e *Error) Error() string { return e.Reason + " (" + e.Code.String() + ")" }
+func (e *Error) Error() string { return e.Reason }
 
 func protocolError(format string, args ...any) error {
 	return &Error{Code: CodeProtocol, Reason: fmt.Sprintf(format, args...)}

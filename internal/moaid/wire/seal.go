@@ -8,6 +8,10 @@ import (
 	"hash/crc32"
 )
 
+// ErrExhausted says that a stream has used its last counter: its session must
+// end, and a new one has new keys.
+var ErrExhausted error = &Error{Code: CodeProtocol, Reason: "the stream has used all its chunk counters"}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // protection is what Sealer and Opener share: the mode, its key, and the
@@ -72,6 +76,9 @@ func (s *Sealer) Seal(dst []byte, h ChunkHeader, plain [][]byte) ([]byte, error)
 			return dst, protocolError("chunk is longer than %d bytes", MaxChunk)
 		}
 		h.Length += len(b)
+	}
+	if s.p.next > MaxCounter {
+		return dst, ErrExhausted
 	}
 	h.Counter = s.p.next
 	if err := h.Check(); err != nil {
