@@ -1,0 +1,211 @@
+package transformer
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
+)
+
+// failer is what tests, properties and benchmarks share.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// rig runs one model over caches with identity block tables.
+type rig struct {
+	t     failer
+	model refmodel.Model
+	m     *Model
+}
+
+func newRig(t failer, name string, seed uint64) *rig {
+	t.Helper()
+	model, err := refmodel.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(model, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{t: t, model: model, m: m}
+}
+
+func (r *rig) cache(block, blocks int) *Cache {
+	fp, err := r.model.Fingerprint(1, block)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := NewCache(fp, blocks)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// tables gives two groups their own blocks from first on.
+func tables(first, perGroup int) [][]int {
+	out := make([][]int, 2)
+	for g := range out {
+		for i := range perGroup {
+			out[g] = append(out[g], first+g*perGroup+i)
+		}
+	}
+	return out
+}
+
+func argmax(v []float32) int {
+	best := 0
+	for i, x := range v {
+		if x > v[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+func prompt(seed uint64, n int) []int {
+	rng := &random{state: seed}
+	out := make([]int, n)
+	for i := range out {
+		out[i] = int(rng.next() % 256)
+	}
+	return out
+}
+
+// run feeds a prompt in chunks and then generates; it returns all logits.
+func (r *rig) run(p []int, chunk, block, steps int) (tokens []int, logits [][]float32) {
+	per := (len(p)+steps)/block + 1
+	c, tab := r.cache(block, 2*per), tables(0, per)
+	for at := 0; at < len(p); at += chunk {
+		end := min(len(p), at+chunk)
+		if lo := r.m.Forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: end == len(p)}}); end == len(p) {
+			logits = append(logits, lo[0])
+		}
+	}
+	tokens = append(tokens, argmax(logits[0]))
+	for len(tokens) < steps {
+		lo := r.m.Forward(c, []Chunk{{Tokens: tokens[len(tokens)-1:], Start: len(p) + len(tokens) - 1, Tables: tab, Logits: true}})
+		logits = append(logits, lo[0])
+		tokens = append(tokens, argmax(lo[0]))
+	}
+	return tokens, logits
+}
+
+func equalBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}
+
+func TestChunksAndBlocksDoNotChangeABit(t *testing.T) {
+	rigs := map[string]*rig{}
+	for _, name := range refmodel.Names() {
+		rigs[name] = newRig(t, name, 1)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := rigs[rapid.SampledFrom(refmodel.Names()).Draw(t, "model")]
+		p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 180).Draw(t, "tokens"))
+		_, want := r.run(p, len(p), 64, 2)
+		_, got := r.run(p, rapid.IntRange(1, 100).Draw(t, "chunk"), rapid.SampledFrom([]int{1, 16, 48, 64, 128}).Draw(t, "block"), 2)
+		for i := range want {
+			if !equalBits(want[i], got[i]) {
+				t.Fatalf("logits of step %d differ", i)
+			}
+		}
+	})
+}
+
+func TestBatchingDoesNotChangeABit(t *testing.T) {
+	r := newRig(t, "moai/seeded", 1)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 5).Draw(t, "sequences")
+		const block, per = 16, 12
+		shared := r.cache(block, 2*per*n)
+		var batch []Chunk
+		var want [][]float32
+		for i := range n {
+			p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 90).Draw(t, "tokens"))
+			_, lo := r.run(p, len(p), block, 1)
+			want = append(want, lo[0])
+			split := rapid.IntRange(0, len(p)-1).Draw(t, "split")
+			tab := tables(2*per*i, per)
+			if split > 0 {
+				r.m.Forward(shared, []Chunk{{Tokens: p[:split], Tables: tab}})
+			}
+			batch = append(batch, Chunk{Tokens: p[split:], Start: split, Tables: tab, Logits: true})
+		}
+		for i, lo := range r.m.Forward(shared, batch) {
+			if !equalBits(lo, want[i]) {
+				t.Fatalf("sequence %d of %d differs from running alone", i, n)
+			}
+		}
+	})
+}
+
+func TestOneWorkerAndTwoAgree(t *testing.T) {
+	r := newRig(t, "moai/seeded", 3)
+	p := prompt(5, 700)
+	_, a := r.run(p, 512, 64, 2)
+	r.m.workers = []*scratch{{}, {}, {}}
+	_, b := r.run(p, 512, 64, 2)
+	r.m.workers = r.m.workers[:1]
+	_, c := r.run(p, 512, 64, 2)
+	for i := range a {
+		if !equalBits(a[i], b[i]) || !equalBits(a[i], c[i]) {
+			t.Errorf("step %d depends on the number of workers", i)
+		}
+	}
+}
+
+// A prompt's prefixes are prompts too, and chunks do not change a bit, so one
+// pass checks fifty of them.
+func TestRecitesFromTheLagBack(t *testing.T) {
+	r := newRig(t, "moai/reciting", 1)
+	const prompts, stride, steps = 50, 43, 24
+	lag := r.model.Lag()
+	p := prompt(1, lag+1+(prompts-1)*stride)
+	least := math.Inf(1)
+	check := func(n int, want int, lo []float32) {
+		if got := argmax(lo); got != want {
+			t.Errorf("after %d tokens: got %d, want %d", n, got, want)
+		}
+		for id, x := range lo {
+			if id != want {
+				least = min(least, float64(lo[want]-x))
+			}
+		}
+	}
+	c, tab := r.cache(64, 100), tables(0, 50)
+	for at, end := 0, lag+1; end <= len(p); at, end = end, end+stride {
+		want, err := r.model.Recite(p[:end], 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(end, want[0], r.m.Forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: true}})[0])
+	}
+	want, err := r.model.Recite(p, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range want[:steps-1] {
+		check(len(p)+i+1, want[i+1], r.m.Forward(c, []Chunk{{Tokens: []int{id}, Start: len(p) + i, Tables: tab, Logits: true}})[0])
+	}
+	t.Logf("least margin %.2f", least)
+	if least < 8 {
+		t.Errorf("the least margin of the right token is %v", least)
+	}
+}
+
+func TestSeedsDiffer(t *testing.T) {
+	for _, name := range refmodel.Names() {
+		_, a := newRig(t, name, 1).run(prompt(1, 40), 40, 16, 1)
+		_, b := newRig(t, name, 2).run(prompt(1, 40), 40, 16, 1)
+		if equalBits(a[0], b[0]) {
+			t.Errorf("%s: the seed changes nothing", name)
+		}
+	}
+}
