@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -209,7 +210,7 @@ func (v *validator) engines(at string, es []Engine) {
 		for j, a := range e.Addresses {
 			v.address(fmt.Sprintf("%s.addresses[%d]", at, j), a, false)
 		}
-		if err := checkKey(e.PublicKey); err != nil {
+		if _, err := ParseKey(e.PublicKey); err != nil {
 			v.bad(at+".public_key", "%v", err)
 		}
 		first, known := v.nodes[e.Node]
@@ -221,13 +222,22 @@ func (v *validator) engines(at string, es []Engine) {
 	}
 }
 
-func checkKey(s string) error {
-	rest, ok := strings.CutPrefix(s, "ed25519:")
+const keyPrefix = "ed25519:"
+
+// KeyString writes a public key as this file and the management API do.
+func KeyString(k ed25519.PublicKey) string {
+	return keyPrefix + base64.StdEncoding.EncodeToString(k)
+}
+
+// ParseKey reads a public key.
+func ParseKey(s string) (ed25519.PublicKey, error) {
+	rest, ok := strings.CutPrefix(s, keyPrefix)
 	if !ok {
-		return fmt.Errorf("%q does not begin with ed25519:", s)
+		return nil, fmt.Errorf("%q does not begin with %s", s, keyPrefix)
 	}
-	if b, err := base64.StdEncoding.Strict().DecodeString(rest); err != nil || len(b) != 32 {
-		return fmt.Errorf("%q is not the base64 of 32 bytes", s)
+	b, err := base64.StdEncoding.Strict().DecodeString(rest)
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("%q is not the base64 of %d bytes", s, ed25519.PublicKeySize)
 	}
-	return nil
+	return b, nil
 }
