@@ -20,8 +20,9 @@ type OK struct {
 	T   string `json:"t"`
 	Seq int64  `json:"seq"`
 
-	LeaseMillis int64 `json:"lease_ms,omitempty"`    // hello
-	MaxWaiting  int   `json:"max_waiting,omitempty"` // hello: early requests that the engine should hold at most
+	LeaseMillis int64  `json:"lease_ms,omitempty"`    // hello
+	MaxWaiting  int    `json:"max_waiting,omitempty"` // hello: early requests that the engine should hold at most
+	Instance    string `json:"instance,omitempty"`    // hello: of the daemon; another one has forgotten all transfers
 
 	Arena string `json:"arena,omitempty"` // arena, adopt
 	Bytes int64  `json:"bytes,omitempty"` // arena, adopt
