@@ -24,6 +24,7 @@ type Report struct {
 	TTFTMillis           float64 `json:"ttft_ms"`
 	ITLMillis            float64 `json:"itl_ms"`
 	Seconds              float64 `json:"seconds"`
+	Endpoint             string  `json:"endpoint"`
 }
 
 // OK means that everything that the demo claims was seen.
