@@ -53,6 +53,8 @@ type Launch struct {
 	Args         []string // without the program; the attribute effective_args
 	Env          map[string]string
 	NotifyReady  bool          // tells systemd when it is ready, so that a start waits for it
+	Network      bool          // needs more than unix sockets
+	Devices      bool          // needs the host's accelerators
 	StartTimeout time.Duration // until it must be ready
 	HealthPath   string        // answers 200 when it serves
 }

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/engines"
+	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
+	"github.com/moai-dev/terraform-provider-moai/internal/service"
+)
+
+const (
+	// readyWait is how long the daemon is asked to wait for an engine at a time: an engine that dies meanwhile is
+	// noticed afterwards.
+	readyWait = 2 * time.Second
+	// readyPause is between two questions to a daemon that answers at once.
+	readyPause = 250 * time.Millisecond
+	// reserve is left of a timeout for what has to be done after waiting for an engine.
+	reserve = 10 * time.Second
+	// drainLimit is how long running requests may take to end before an engine is stopped.
+	drainLimit = 30 * time.Second
+	// daemonLimit bounds one question to a daemon that may not be there.
+	daemonLimit = 10 * time.Second
+	// journalLines are shown of an engine that died.
+	journalLines = 20
+)
+
+// installer does things for one engine on one machine.
+type installer struct {
+	fleet *fleet.Fleet
+	node  *fleet.Node
+	host  *host.Host
+}
+
+func openInstaller(ctx context.Context, f *fleet.Fleet, n *fleet.Node) (*installer, error) {
+	h, err := n.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &installer{fleet: f, node: n, host: h}, nil
+}
+
+// outcome is what an installation came to. Reason says why an engine is not ready.
+type outcome struct {
+	ready  bool
+	reason string
+}
+
+// install brings the host to what d says and waits for the engine, for as long as
+// ctx allows less a reserve. began is called once, after the first change.
+func (i *installer) install(ctx context.Context, d desired, began func()) (outcome, error) {
+	var base int
+	err := i.host.WithLock(ctx, i.fleet.Writer(d.service.Owner.Resource), func(ctx context.Context, _ *host.Lock) error {
+		var err error
+		base, err = i.converge(ctx, d, began)
+		return err
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	return i.waitReady(ctx, d, base)
+}
+
+// converge writes what is missing, registers the engine and has it running. It
+// returns how often systemd had restarted the unit by then.
+func (i *installer) converge(ctx context.Context, d desired, began func()) (restarts int, err error) {
+	if err := i.nodeIsOurs(ctx); err != nil {
+		return 0, err
+	}
+	found, err := d.service.Inspect(ctx, i.host)
+	if err != nil {
+		return 0, err
+	}
+	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
+		return 0, err
+	}
+	began()
+	change, err := d.service.Install(ctx, i.host)
+	if err != nil {
+		return 0, err
+	}
+	anew, err := i.register(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	if err := d.service.Start(ctx, i.host, found.Unit.Active() && (change.Unit || anew || found.Unit.NeedDaemonReload)); err != nil {
+		return 0, i.died(ctx, d, err)
+	}
+	if found, err = d.service.Inspect(ctx, i.host); err != nil {
+		return 0, err
+	}
+	return found.Unit.NRestarts, nil
+}
+
+// nodeIsOurs refuses a host on which this fleet has no node: nothing else of ours
+// belongs on it.
+func (i *installer) nodeIsOurs(ctx context.Context) error {
+	m, err := i.host.ReadMarker(ctx)
+	if err != nil {
+		return err
+	}
+	if m == nil || m.Fleet != i.fleet.Name() {
+		return &nodeError{host: i.host.String(), fleet: i.fleet.Name(), marker: m}
+	}
+	return nil
+}
+
+// register tells the daemon of the engine. anew reports that sessions opened
+// under the former registration are of no use.
+func (i *installer) register(ctx context.Context, d desired) (anew bool, err error) {
+	out, err := i.host.Exec(ctx, "id", "-u", userEngine)
+	if err != nil {
+		return false, err
+	}
+	want := d.registration
+	if want.UID, err = strconv.Atoi(strings.TrimSpace(string(out))); err != nil {
+		return false, fmt.Errorf("id -u %s on %s: %w", userEngine, i.host, err)
+	}
+	m := i.node.Manage()
+	old, err := m.GetEngine(ctx, want.Name, 0)
+	switch {
+	case client.IsNotFound(err):
+	case err != nil:
+		return false, err
+	default:
+		anew = needsRestart(old.Engine, want) || old.UID != want.UID
+	}
+	if _, err := m.PutEngine(ctx, want); err != nil {
+		return false, err
+	}
+	// An interrupted removal may have left it draining.
+	_, err = m.Drain(ctx, want.Name, false)
+	return anew, err
+}
+
+// waitReady waits until the engine serves, has died, or the time is up. Time that
+// is up is no error: a large engine may take longer.
+func (i *installer) waitReady(ctx context.Context, d desired, base int) (outcome, error) {
+	deadline, bounded := ctx.Deadline()
+	for {
+		ready, reason, err := i.ask(ctx, d)
+		if err != nil {
+			return outcome{}, err
+		}
+		if ready {
+			return outcome{ready: true}, nil
+		}
+		found, err := d.service.Inspect(ctx, i.host)
+		if err != nil {
+			return outcome{}, err
+		}
+		if dying(found, base) {
+			return outcome{}, i.died(ctx, d, nil)
+		}
+		if bounded && time.Until(deadline) < reserve+readyWait {
+			return outcome{reason: reason}, nil
+		}
+		pause := time.NewTimer(readyPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return outcome{}, ctx.Err()
+		}
+	}
+}
+
+// ask asks the daemon once whether the engine serves. An engine without connector
+// opens no session, so it is asked itself.
+func (i *installer) ask(ctx context.Context, d desired) (ready bool, reason string, err error) {
+	m := i.node.Manage()
+	if d.spec.Connector == engines.ConnectorMoai {
+		st, err := m.GetEngine(ctx, d.spec.Name, readyWait)
+		if err != nil {
+			return false, "", err
+		}
+		return st.Ready, st.Reason, nil
+	}
+	resp, err := m.EngineHTTP(ctx, d.spec.Name, http.MethodGet, d.launch.HealthPath, nil, nil)
+	if err != nil {
+		return false, "", err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return false, "", err
+	}
+	return resp.StatusCode == http.StatusOK, fmt.Sprintf("%s answers with status %d", d.launch.HealthPath, resp.StatusCode), nil
+}
+
+// died stops a unit that does not stay up, so that it does not start over and
+// over, and says what it said last. cause may be nil.
+func (i *installer) died(ctx context.Context, d desired, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonLimit)
+	defer cancel()
+	e := &diedError{name: d.spec.Name, host: i.host.String(), unit: d.service.Unit, cause: cause}
+	if found, err := d.service.Inspect(ctx, i.host); err == nil {
+		e.exit, e.result = found.Unit.ExecMainStatus, found.Unit.Result
+	}
+	if log, err := i.host.JournalTail(ctx, d.service.Unit, journalLines); err == nil {
+		e.log = strings.TrimSpace(log)
+	}
+	e.attribute = blame(d.spec, e.exit, e.log)
+	// Best effort: a unit that cannot be stopped is no worse than one that nobody tried to stop.
+	_ = i.host.Stop(ctx, d.service.Unit)
+	return e
+}
+
+// observe looks at everything that belongs to the engine. registered is nil when
+// the daemon provably knows no such engine; asked is false when it did not answer.
+func (i *installer) observe(ctx context.Context, d desired) (found service.Found, registered *api.Engine, asked bool, err error) {
+	if found, err = d.service.Inspect(ctx, i.host); err != nil {
+		return found, nil, false, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, daemonLimit)
+	defer cancel()
+	st, err := i.node.Manage().GetEngine(bounded, d.spec.Name, 0)
+	switch {
+	case err == nil:
+		return found, &st.Engine, true, nil
+	case client.IsNotFound(err):
+		return found, nil, true, nil
+	case ctx.Err() != nil:
+		return found, nil, false, err
+	}
+	return found, nil, false, nil
+}
+
+// uninstall leaves the host without the engine. It works from every partial
+// state. note receives what a person should know.
+func (i *installer) uninstall(ctx context.Context, d desired, note func(string)) error {
+	found, err := d.service.Inspect(ctx, i.host)
+	if err != nil {
+		return err
+	}
+	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
+		note(fmt.Sprintf("%s. Nothing of it was touched.", err))
+		return nil
+	}
+	i.drain(ctx, d.spec.Name)
+	err = i.host.WithLock(ctx, i.fleet.Writer(d.service.Owner.Resource), func(ctx context.Context, _ *host.Lock) error {
+		return d.service.Remove(ctx, i.host)
+	})
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, daemonLimit)
+	defer cancel()
+	if err := i.node.Manage().DeleteEngine(bounded, d.spec.Name); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		if gone, goneErr := i.daemonGone(ctx); goneErr == nil && gone {
+			return nil
+		}
+		note(fmt.Sprintf("The engine is removed, but the KV daemon of the node did not answer (%s), so that it still has the engine's registration. "+
+			"It goes with the node, or when an engine of this name is made again.", err))
+	}
+	return nil
+}
+
+// daemonGone reports whether the host proved that it has no KV daemon.
+func (i *installer) daemonGone(ctx context.Context) (bool, error) {
+	files, units, err := i.host.Inspect(ctx, []string{host.MoaidPath}, []string{"moai-kvd.service"})
+	if err != nil {
+		return false, err
+	}
+	return !files[0].Exists() && !units[0].Found(), nil
+}
+
+// drain lets running requests end. It is a courtesy with a limit: an engine that
+// nobody can ask is stopped as it is.
+func (i *installer) drain(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	m := i.node.Manage()
+	st, err := m.Drain(ctx, name, true)
+	for err == nil && st.Ready && st.Stats != nil && st.Stats.Running+st.Stats.Waiting > 0 {
+		pause := time.NewTimer(readyPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+		st, err = m.GetEngine(ctx, name, 0)
+	}
+}

@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/engines"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/quantity"
+)
+
+// model is the resource as Terraform sees it. Nested values stay framework
+// objects, since any part of them may be unknown at plan.
+type model struct {
+	Name              types.String   `tfsdk:"name"`
+	Node              types.Object   `tfsdk:"node"`
+	Kind              types.String   `tfsdk:"kind"`
+	Role              types.String   `tfsdk:"role"`
+	Model             types.Object   `tfsdk:"model"`
+	Parallel          types.Object   `tfsdk:"parallel"`
+	GPUs              types.List     `tfsdk:"gpus"`
+	KVCache           types.Object   `tfsdk:"kv_cache"`
+	KVConnector       types.String   `tfsdk:"kv_connector"`
+	Runtime           types.Object   `tfsdk:"runtime"`
+	Staging           types.Object   `tfsdk:"staging"`
+	Ingest            types.Object   `tfsdk:"ingest"`
+	OnTransferFailure types.String   `tfsdk:"on_transfer_failure"`
+	ExtraArgs         types.List     `tfsdk:"extra_args"`
+	Reference         types.Object   `tfsdk:"reference"`
+	Timeouts          timeouts.Value `tfsdk:"timeouts"`
+
+	ID              types.String `tfsdk:"id"`
+	Unit            types.String `tfsdk:"unit"`
+	EffectiveArgs   types.List   `tfsdk:"effective_args"`
+	KVFingerprint   types.String `tfsdk:"kv_fingerprint"`
+	KVBytesPerToken types.Int64  `tfsdk:"kv_bytes_per_token"`
+	Ready           types.Bool   `tfsdk:"ready"`
+	Installed       types.Object `tfsdk:"installed"`
+}
+
+var installedType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"unit": types.StringType, "config": types.StringType, "service": types.StringType, "boot": types.StringType, "registration": types.StringType,
+}}
+
+// specKnown reports whether nothing is unknown that an engine's arguments and
+// cache depend on. The node may still be: only its name matters to them.
+func (m model) specKnown(ctx context.Context) bool {
+	for _, v := range []attr.Value{
+		m.Name, m.Kind, m.Role, m.Model, m.Parallel, m.GPUs, m.KVCache, m.KVConnector, m.Runtime, m.Staging, m.Ingest,
+		m.OnTransferFailure, m.ExtraArgs, m.Reference,
+	} {
+		t, err := v.ToTerraformValue(ctx)
+		if err != nil || !t.IsFullyKnown() {
+			return false
+		}
+	}
+	return true
+}
+
+// spec reads a model of which specKnown holds, and fills in the kind's defaults.
+func (m model) spec(k engines.Kind) (engines.Spec, error) {
+	staging, err := size(m.Staging, "memory")
+	if err != nil {
+		return engines.Spec{}, fmt.Errorf("staging.memory: %w", err)
+	}
+	inFlight, err := size(m.Ingest, "max_in_flight")
+	if err != nil {
+		return engines.Spec{}, fmt.Errorf("ingest.max_in_flight: %w", err)
+	}
+	s := engines.Spec{
+		Name: m.Name.ValueString(), Kind: m.Kind.ValueString(), Role: engines.Role(m.Role.ValueString()),
+		Model:     engines.Model{ID: text(m.Model, "id"), Path: text(m.Model, "path"), Revision: text(m.Model, "revision"), Config: text(m.Model, "config")},
+		Parallel:  engines.Parallel{Tensor: number(m.Parallel, "tensor"), Data: number(m.Parallel, "data"), Expert: number(m.Parallel, "expert")},
+		KVCache:   engines.KVCache{DType: text(m.KVCache, "dtype"), BlockSize: number(m.KVCache, "block_size")},
+		Connector: engines.Connector(m.KVConnector.ValueString()),
+		Runtime:   engines.Runtime{Kind: text(m.Runtime, "kind"), Path: text(m.Runtime, "path")},
+
+		StagingBytes: staging, MaxInFlight: inFlight,
+		OnTransferFailure: engines.OnFailure(m.OnTransferFailure.ValueString()),
+		Reference:         engines.Reference{WeightsSeed: seed(m.Reference, "weights_seed"), ClaimFingerprintOf: seed(m.Reference, "claim_fingerprint_of")},
+	}
+	for _, e := range m.GPUs.Elements() {
+		if n, ok := e.(types.Int64); ok {
+			s.GPUs = append(s.GPUs, int(n.ValueInt64()))
+		}
+	}
+	for _, e := range m.ExtraArgs.Elements() {
+		if a, ok := e.(types.String); ok {
+			s.ExtraArgs = append(s.ExtraArgs, a.ValueString())
+		}
+	}
+	return k.Defaults(s), nil
+}
+
+func text(o types.Object, name string) string {
+	if v, ok := o.Attributes()[name].(types.String); ok {
+		return v.ValueString()
+	}
+	return ""
+}
+
+func number(o types.Object, name string) int {
+	if v, ok := o.Attributes()[name].(types.Int64); ok {
+		return int(v.ValueInt64())
+	}
+	return 0
+}
+
+func seed(o types.Object, name string) *uint64 {
+	v, ok := o.Attributes()[name].(types.Int64)
+	if !ok || v.IsNull() || v.IsUnknown() || v.ValueInt64() < 0 {
+		return nil
+	}
+	n := uint64(v.ValueInt64())
+	return &n
+}
+
+func size(o types.Object, name string) (int64, error) {
+	if v, ok := o.Attributes()[name].(quantity.Size); ok {
+		return v.Amount()
+	}
+	return 0, nil
+}
+
+// setPlanned writes what is known before an engine exists.
+func (m *model) setPlanned(d desired) {
+	m.Unit = types.StringValue(d.service.Unit)
+	args := make([]attr.Value, len(d.launch.Args))
+	for i, a := range d.launch.Args {
+		args[i] = types.StringValue(a)
+	}
+	m.EffectiveArgs = types.ListValueMust(types.StringType, args)
+	m.KVFingerprint = types.StringValue(fingerprintText(d.fingerprint))
+	m.KVBytesPerToken = types.Int64Value(bytesPerToken(d.fingerprint))
+}
+
+// fingerprintText is the canonical JSON of a fingerprint.
+func fingerprintText(f kvcache.Fingerprint) string {
+	b, err := json.Marshal(f)
+	if err != nil { // a struct of strings and integers always encodes
+		panic(err)
+	}
+	return string(b)
+}
+
+// bytesPerToken is what one more token adds to the payload of a long prompt,
+// over all ranks.
+func bytesPerToken(f kvcache.Fingerprint) int64 {
+	var layers int64
+	for _, g := range f.Groups {
+		if g.Kind == kvcache.GroupFull {
+			layers += int64(len(g.Layers))
+		}
+	}
+	return f.PageBytes() / int64(f.BlockSize) * layers * int64(f.TensorSize)
+}
+
+// installedObject writes a status.
+func installedObject(s status) types.Object {
+	return types.ObjectValueMust(installedType.AttrTypes, map[string]attr.Value{
+		"unit": types.StringValue(s.Unit), "config": types.StringValue(s.Config), "service": types.StringValue(s.Service),
+		"boot": types.StringValue(s.Boot), "registration": types.StringValue(s.registration),
+	})
+}
+
+// settle replaces what is still unknown by null: a state must hold nothing
+// unknown, not even after an error.
+func (m *model) settle() {
+	for _, s := range []*types.String{&m.ID, &m.Unit, &m.KVFingerprint} {
+		if s.IsUnknown() {
+			*s = types.StringNull()
+		}
+	}
+	if m.EffectiveArgs.IsUnknown() {
+		m.EffectiveArgs = types.ListNull(types.StringType)
+	}
+	if m.KVBytesPerToken.IsUnknown() {
+		m.KVBytesPerToken = types.Int64Null()
+	}
+	if m.Installed.IsUnknown() {
+		m.Installed = types.ObjectNull(installedType.AttrTypes)
+	}
+	if m.Ready.IsUnknown() {
+		m.Ready = types.BoolValue(false)
+	}
+}
+
+// setSpec writes what an import found on a host, with null for what is the
+// kind's default, so that a configuration that leaves it out sees no change.
+func (m *model) setSpec(ctx context.Context, s engines.Spec, k engines.Kind) {
+	def := k.Defaults(engines.Spec{Name: s.Name, Kind: s.Kind, Role: s.Role, Model: s.Model})
+	types_ := resourceSchema(ctx).Type().(types.ObjectType).AttrTypes //nolint:forcetypeassert,errcheck // by construction
+	object := func(name string, values map[string]attr.Value) types.Object {
+		t, ok := types_[name].(basetypes.ObjectType)
+		if !ok {
+			return types.ObjectNull(nil)
+		}
+		set := false
+		for _, v := range values {
+			set = set || !v.IsNull()
+		}
+		if !set {
+			return types.ObjectNull(t.AttrTypes)
+		}
+		return types.ObjectValueMust(t.AttrTypes, values)
+	}
+	m.Name, m.Kind, m.Role = types.StringValue(s.Name), types.StringValue(s.Kind), types.StringValue(string(s.Role))
+	m.KVConnector, m.OnTransferFailure = types.StringValue(string(s.Connector)), types.StringValue(string(s.OnTransferFailure))
+	m.Model = object("model", map[string]attr.Value{
+		"id": types.StringValue(s.Model.ID), "path": optional(s.Model.Path, ""), "revision": optional(s.Model.Revision, ""), "config": optional(s.Model.Config, ""),
+	})
+	m.Parallel = object("parallel", map[string]attr.Value{
+		"tensor": optionalNumber(s.Parallel.Tensor, def.Parallel.Tensor), "data": optionalNumber(s.Parallel.Data, def.Parallel.Data), "expert": optionalNumber(s.Parallel.Expert, def.Parallel.Expert),
+	})
+	m.KVCache = object("kv_cache", map[string]attr.Value{
+		"dtype": optional(s.KVCache.DType, def.KVCache.DType), "block_size": optionalNumber(s.KVCache.BlockSize, def.KVCache.BlockSize),
+	})
+	path := optional(s.Runtime.Path, def.Runtime.Path)
+	kind := types.StringNull()
+	if !path.IsNull() || s.Runtime.Kind != def.Runtime.Kind {
+		kind = types.StringValue(s.Runtime.Kind)
+	}
+	m.Runtime = object("runtime", map[string]attr.Value{"kind": kind, "path": path})
+	m.Staging = object("staging", map[string]attr.Value{"memory": optionalSize(s.StagingBytes, def.StagingBytes)})
+	m.Ingest = object("ingest", map[string]attr.Value{"max_in_flight": optionalSize(s.MaxInFlight, def.MaxInFlight)})
+	m.Reference = object("reference", map[string]attr.Value{
+		"weights_seed": optionalSeed(s.Reference.WeightsSeed), "claim_fingerprint_of": optionalSeed(s.Reference.ClaimFingerprintOf),
+	})
+	m.GPUs, m.ExtraArgs = types.ListNull(types.Int64Type), types.ListNull(types.StringType)
+	if len(s.GPUs) > 0 {
+		var es []attr.Value
+		for _, g := range s.GPUs {
+			es = append(es, types.Int64Value(int64(g)))
+		}
+		m.GPUs = types.ListValueMust(types.Int64Type, es)
+	}
+	if len(s.ExtraArgs) > 0 {
+		var es []attr.Value
+		for _, a := range s.ExtraArgs {
+			es = append(es, types.StringValue(a))
+		}
+		m.ExtraArgs = types.ListValueMust(types.StringType, es)
+	}
+}
+
+func optional(s, def string) types.String {
+	if s == def {
+		return types.StringNull()
+	}
+	return types.StringValue(s)
+}
+
+func optionalNumber(n, def int) types.Int64 {
+	if n == def {
+		return types.Int64Null()
+	}
+	return types.Int64Value(int64(n))
+}
+
+func optionalSize(n, def int64) quantity.Size {
+	if n == def {
+		return quantity.Size{StringValue: basetypes.NewStringNull()}
+	}
+	return quantity.NewSize(n)
+}
+
+func optionalSeed(n *uint64) types.Int64 {
+	if n == nil {
+		return types.Int64Null()
+	}
+	return types.Int64Value(int64(*n)) //nolint:gosec // written by us from an int64
+}

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/service"
+)
+
+// status is what became of an engine, one word for each part.
+type status struct {
+	service.Status
+	registration string
+}
+
+// healthy is what every plan asks for.
+var healthy = status{Status: service.Healthy, registration: service.OK}
+
+// registrationStatus compares what the daemon knows with what it shall know. The
+// user id is the host's affair and not compared.
+func registrationStatus(got *api.Engine, want api.Engine) string {
+	switch {
+	case got == nil:
+		return service.Missing
+	case !sameRegistration(*got, want):
+		return service.Changed
+	}
+	return service.OK
+}
+
+func sameRegistration(a, b api.Engine) bool {
+	return !needsRestart(a, b) && a.EngineRole == b.EngineRole && sameLimit(a.MaxInFlight, b.MaxInFlight) && a.OnTransferFailure == b.OnTransferFailure
+}
+
+// sameLimit compares with what the daemon says; for 0 it may say its default.
+func sameLimit(got, want int64) bool { return got == want || want == 0 }
+
+// needsRestart reports whether an engine that opened its sessions under one
+// registration has to open them anew under the other: its memory, its cache or
+// its identity is another one.
+func needsRestart(a, b api.Engine) bool {
+	return a.Name != b.Name || a.Unit != b.Unit || a.HTTPSocket != b.HTTPSocket || a.StagingBytes != b.StagingBytes || a.Fingerprint.Hash() != b.Fingerprint.Hash()
+}
+
+// dying reports whether a unit that was just started ended since. base is how
+// often systemd had restarted it by then.
+func dying(f service.Found, base int) bool {
+	return slices.Contains([]string{"failed", "inactive"}, f.Unit.ActiveState) || f.Unit.NRestarts > base || f.Unit.SubState == "auto-restart"
+}

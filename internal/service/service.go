@@ -1,0 +1,162 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
+	"github.com/moai-dev/terraform-provider-moai/internal/systemd"
+)
+
+// Service is what shall be on a host.
+type Service struct {
+	Owner    systemd.Owner
+	ImportID string    // for the sentence about what is there already
+	Unit     string    // name, such as "moai-engine-x.service"
+	UnitText string    // stamped with Owner
+	Config   host.File // its configuration
+}
+
+// UnitPath is where the unit's file is.
+func (s Service) UnitPath() string { return host.UnitDir + "/" + s.Unit }
+
+func (s Service) unitFile() host.File {
+	return host.File{Path: s.UnitPath(), Content: []byte(s.UnitText)}
+}
+
+// Found is what a host has of a service.
+type Found struct {
+	Unit     host.UnitState
+	UnitFile host.FileState
+	Config   host.FileState
+}
+
+// Gone reports whether the host proved that it has nothing of the service.
+func (f Found) Gone() bool { return !f.Unit.Found() && !f.UnitFile.Exists() && !f.Config.Exists() }
+
+// Running reports whether the unit is up and did not have to be started again.
+func (f Found) Running() bool { return f.Unit.Active() && f.Unit.NRestarts == 0 }
+
+// Inspect looks at what the host has. An error means that the host could not
+// tell; it never means absence.
+func (s Service) Inspect(ctx context.Context, h *host.Host) (Found, error) {
+	files, units, err := h.Inspect(ctx, []string{s.UnitPath(), s.Config.Path}, []string{s.Unit})
+	if err != nil {
+		return Found{}, err
+	}
+	return Found{Unit: units[0], UnitFile: files[0], Config: files[1]}, nil
+}
+
+// ForeignError says that what is at a service's place belongs to somebody else.
+type ForeignError struct {
+	Host, Path string
+	Owner      *systemd.Owner // nil if nobody put a name on it
+	Resource   string
+	ImportID   string
+	Fleet      string
+}
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	if e.Owner == nil {
+		return fmt.Sprintf("%s on %s was not written by this provider", e.Path, e.Host)
+	}
+	return fmt.Sprintf("%s on %s belongs to %s of fleet %q", e.Path, e.Host, e.Owner.Resource, e.Owner.Fleet)
+}
+
+// Explain implements diagnose.Explained.
+func (e *ForeignError) Explain() (summary, fix string) {
+	if e.Owner != nil && e.Owner.Fleet == e.Fleet {
+		return "Already exists", fmt.Sprintf("Nothing was changed. To take it over: terraform import %s '%s'", e.Resource, e.ImportID)
+	}
+	return "Already exists and is not ours", "Nothing was changed. Use another name, or remove what is there by hand if nobody needs it"
+}
+
+// CheckOwner refuses what somebody else put at the service's place. What carries
+// the same fleet and resource is ours, also when the state knows nothing of it:
+// an interrupted run may have left it.
+func (s Service) CheckOwner(ctx context.Context, h *host.Host, f Found) error {
+	foreign := &ForeignError{
+		Host: h.String(), Path: s.UnitPath(), Fleet: s.Owner.Fleet,
+		Resource: s.Owner.Resource, ImportID: s.ImportID,
+	}
+	if f.Unit.Found() && f.Unit.FragmentPath != "" && f.Unit.FragmentPath != s.UnitPath() {
+		foreign.Path = f.Unit.FragmentPath
+		return foreign
+	}
+	if !f.UnitFile.Exists() {
+		return nil
+	}
+	b, err := h.ReadFile(ctx, s.UnitPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o, _, ok := systemd.ReadStamp(string(b))
+	if !ok {
+		return foreign
+	}
+	if o.Fleet != s.Owner.Fleet || o.Resource != s.Owner.Resource {
+		foreign.Owner = &o
+		return foreign
+	}
+	return nil
+}
+
+// Change says what Install had to write.
+type Change struct {
+	Unit, Config bool
+}
+
+// Install makes files and unit be as they shall be. It starts nothing.
+func (s Service) Install(ctx context.Context, h *host.Host) (Change, error) {
+	var c Change
+	var err error
+	if c.Config, err = h.PutFile(ctx, s.Config); err != nil {
+		return c, err
+	}
+	if c.Unit, err = h.PutFile(ctx, s.unitFile()); err != nil {
+		return c, err
+	}
+	// Also without a change: an interrupted run may have written the file and not said so to systemd.
+	return c, h.DaemonReload(ctx)
+}
+
+// Start enables the unit and has it running: started if it does not run, and
+// restarted if restart says so. A start limit reached before does not hold it
+// back.
+func (s Service) Start(ctx context.Context, h *host.Host, restart bool) error {
+	if err := h.ResetFailed(ctx, s.Unit); err != nil {
+		return err
+	}
+	if err := h.EnableNow(ctx, s.Unit); err != nil {
+		return err
+	}
+	if !restart {
+		return nil
+	}
+	return h.Restart(ctx, s.Unit)
+}
+
+// Remove stops the unit and removes it with its configuration. It works from
+// every partial state.
+func (s Service) Remove(ctx context.Context, h *host.Host) error {
+	if err := h.DisableNow(ctx, s.Unit); err != nil {
+		return err
+	}
+	if err := h.ResetFailed(ctx, s.Unit); err != nil {
+		return err
+	}
+	if _, err := h.RemoveFile(ctx, s.UnitPath()); err != nil {
+		return err
+	}
+	if err := h.DaemonReload(ctx); err != nil {
+		return err
+	}
+	_, err := h.RemoveFile(ctx, s.Config.Path)
+	return err
+}
