@@ -22,6 +22,7 @@ func (l *Lab) labBinary(ctx context.Context, file string) ([]byte, error) {
 			return nil, err
 		}
 		file = filepath.Join(l.base, "bin", "moaid-lab-"+l.Plan.Name)
+		l.say("building moaid-lab")
 		_, err = program.Run(ctx, program.Command{
 			Args: []string{"go", "build", "-trimpath", "-buildvcs=false", "-o", file, "./cmd/moaid-lab"},
 			Dir:  module,

@@ -52,8 +52,9 @@ func Ensure(ctx context.Context, images string, r Recipe, say func(string, ...an
 	if err != nil {
 		return "", err
 	}
-	// A mount namespace of its own: nothing that the build mounts can outlive it.
-	args := append([]string{"unshare", "--mount", "--propagation", "private", "--"}, r.Command(work, sources, options)...)
+	// Namespaces of its own: nothing that the build mounts or starts can outlive it.
+	args := append([]string{"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--"},
+		r.Command(work, sources, options)...)
 	if _, err := program.Run(ctx, program.Command{Args: args}); err != nil {
 		return "", fmt.Errorf("build the host image: %w", err)
 	}

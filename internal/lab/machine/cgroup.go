@@ -43,6 +43,9 @@ func LabGroup(root, name string) Group { return Group{filepath.Join(root, name)}
 // Host is the cgroup of one host of the lab: its keeper and its box lie side by side in it.
 func (g Group) Host(name string) Group { return Group{filepath.Join(g.dir, name)} }
 
+// Path is the group's folder.
+func (g Group) Path() string { return g.dir }
+
 func (g Group) keeper() Group { return Group{filepath.Join(g.dir, "keeper")} }
 func (g Group) box() Group    { return Group{filepath.Join(g.dir, "box")} }
 

@@ -28,6 +28,7 @@ func (c Change) String() string {
 }
 
 // Diff compares two manifests of a host. Changes are sorted by kind and name; tolerated ones carry their reason.
+// When the host was off for one of them, only what lies on its disk is compared.
 func Diff(before, after Manifest) []Change {
 	var all []Change
 	add := func(kind string, a, b map[string]string) {
@@ -44,10 +45,11 @@ func Diff(before, after Manifest) []Change {
 			}
 		}
 	}
-	add("file", files(before), files(after))
+	powered := before.Powered && after.Powered
+	add("file", files(before, powered), files(after, powered))
 	add("user", accounts(before.Users), accounts(after.Users))
 	add("group", accounts(before.Groups), accounts(after.Groups))
-	if before.Powered && after.Powered {
+	if powered {
 		add("unit file", units(before.UnitFiles), units(after.UnitFiles))
 		add("service", units(before.Services), units(after.Services))
 		add("process", processes(before), processes(after))
@@ -59,9 +61,22 @@ func Diff(before, after Manifest) []Change {
 	return all
 }
 
-func files(m Manifest) map[string]string {
+// volatile reports whether a path lies in memory while the host is on.
+func volatile(path string) bool {
+	for _, top := range []string{"/run", "/tmp", "/dev"} {
+		if path == top || strings.HasPrefix(path, top+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func files(m Manifest, powered bool) map[string]string {
 	out := map[string]string{}
 	for _, f := range m.Files {
+		if !powered && volatile(f.Path) {
+			continue
+		}
 		text := fmt.Sprintf("%s %s %d:%d", f.Type, f.Mode, f.UID, f.GID)
 		switch {
 		case f.SHA256 != "":

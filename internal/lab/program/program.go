@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // lastWords is how many bytes of a failed program's output an error carries.
@@ -26,6 +27,8 @@ func Run(ctx context.Context, c Command) (string, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Stdin = strings.NewReader(c.Stdin)
 	cmd.Dir, cmd.Env = c.Dir, c.Env
+	// A program does not outlive us, even if we are killed: it could undo what the next command does.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
