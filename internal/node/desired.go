@@ -12,7 +12,7 @@ import (
 
 // Fixed places and names on a host.
 const (
-	unitName   = "moai-kvd.service"
+	unitName   = fleet.KVDUnit
 	unitPath   = host.UnitDir + "/" + unitName
 	configPath = "/etc/moai/kvd.json"
 	keyPath    = "/var/lib/moai/kvd/node.key"

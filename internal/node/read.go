@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -113,15 +111,11 @@ func (m *model) recoverFabric(ctx context.Context, i *installer) error {
 	}
 	coords := m.ref().Coordinates
 	for _, l := range c.Listen {
-		h, p, err := net.SplitHostPort(l)
+		e, err := fleet.ParseEndpoint(l)
 		if err != nil {
 			return fmt.Errorf("%s on the machine: listen: %w", configPath, err)
 		}
-		port, err := strconv.Atoi(p)
-		if err != nil {
-			return fmt.Errorf("%s on the machine: listen: %w", configPath, err)
-		}
-		coords.Fabric = append(coords.Fabric, fleet.Endpoint{Address: h, Port: port})
+		coords.Fabric = append(coords.Fabric, e)
 	}
 	if (fleet.Coordinates{Fabric: coords.Fabric}).SameFabric(fleet.Coordinates{Fabric: []fleet.Endpoint{{Address: "0.0.0.0"}}}) {
 		coords.Fabric = nil

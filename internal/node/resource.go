@@ -39,11 +39,8 @@ var (
 	_ resource.ResourceWithImportState = (*Resource)(nil)
 )
 
-// NewResource makes the resource with the embedded payload.
-func NewResource() resource.Resource { return &Resource{payload: payload.Embedded} }
-
-// NewResourceWith makes the resource with another payload, for tests.
-func NewResourceWith(p *payload.Source) func() resource.Resource {
+// NewResource returns a function that makes the resource, which installs binaries of p.
+func NewResource(p *payload.Source) func() resource.Resource {
 	return func() resource.Resource { return &Resource{payload: p} }
 }
 
@@ -223,9 +220,9 @@ func refusals(e facts.Expect, f facts.Facts, c fleet.Coordinates) diag.Diagnosti
 
 // ImportState implements resource.ResourceWithImportState.
 func (r *Resource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	c, err := parseImportID(req.ID)
+	c, err := fleet.ParseCoordinates(req.ID)
 	if err != nil {
-		resp.Diagnostics.AddError("Invalid import id", fmt.Sprintf("%s.\n\nThe id has the form %s", err, importFormat))
+		resp.Diagnostics.AddError("Invalid import id", fmt.Sprintf("%s.\n\nThe id has the form %s", err, fleet.CoordinatesFormat))
 		return
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), c.Name)...)

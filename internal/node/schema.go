@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -21,10 +20,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 )
 
-var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-
-const nameText = "must be 1 to 63 of a-z, 0-9 and -, beginning with a letter or digit"
-
 // When to look at a machine that has no state yet.
 const (
 	probeAuto  = "auto"
@@ -36,7 +31,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		"name": schema.StringAttribute{
 			Required:            true,
 			MarkdownDescription: "Name of the node in the fleet. Peers know its daemon by it. Another name is another node.",
-			Validators:          []validator.String{stringvalidator.RegexMatches(nameRE, nameText)},
+			Validators:          []validator.String{stringvalidator.RegexMatches(fleet.NamePattern(), fleet.NameRule)},
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		},
 		"ssh":    sshAttribute(),

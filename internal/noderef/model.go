@@ -215,10 +215,20 @@ func listIdentityDiffers(ctx context.Context, state, plan types.List) bool {
 	if plan.IsUnknown() || len(state.Elements()) != len(plan.Elements()) {
 		return true
 	}
-	for i, s := range state.Elements() {
-		so, ok1 := s.(types.Object)
-		po, ok2 := plan.Elements()[i].(types.Object)
-		if !ok1 || !ok2 || identityDiffers(ctx, so, po) {
+	// The order does not matter: the same nodes in another order are the same link.
+	byName := map[string]types.Object{}
+	for _, e := range state.Elements() {
+		if obj, ok := e.(types.Object); ok {
+			byName[Decode(obj).Name] = obj
+		}
+	}
+	for _, e := range plan.Elements() {
+		obj, ok := e.(types.Object)
+		if !ok {
+			return true
+		}
+		old, ok := byName[Decode(obj).Name]
+		if !ok || identityDiffers(ctx, old, obj) {
 			return true
 		}
 	}

@@ -1,0 +1,24 @@
+package provider
+
+import (
+	"os"
+	"time"
+)
+
+// parentPoll is how often the parent is looked for. Linux tells a child of its parent's death only per thread, so it is
+// asked for instead.
+const parentPoll = time.Second
+
+// orphanGrace is how long remote work has to notice that its requests were cancelled.
+const orphanGrace = 5 * time.Second
+
+// ExitWithParent ends this process when the process that started it is gone. The end of the CLI's connection has
+// cancelled every request by then; a remote command that ignores that dies with its SSH session.
+func ExitWithParent() {
+	parent := os.Getppid()
+	for os.Getppid() == parent {
+		time.Sleep(parentPoll)
+	}
+	time.Sleep(orphanGrace)
+	os.Exit(1)
+}
