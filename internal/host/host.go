@@ -44,6 +44,7 @@ type Options struct {
 	LockPoll  time.Duration // between two tries to get the lock; default 0.5 s
 	LockWait  time.Duration // patience for the lock; default 2 min
 	Trees     []string      // directories that RemoveTree may remove, themselves or what is below
+	ToolLimit int           // seconds for each tool of a probe; default 8
 }
 
 // Host is one machine. It is safe for concurrent use, but see [Host.Lock].
@@ -73,6 +74,9 @@ func New(conn Runner, opts Options) *Host {
 	}
 	if opts.FencePath == "" {
 		opts.FencePath = fencePath
+	}
+	if opts.ToolLimit <= 0 {
+		opts.ToolLimit = toolLimit
 	}
 	if opts.Trees == nil {
 		opts.Trees = []string{"/opt/moai", "/etc/moai", "/var/lib/moai", "/run/moai"}

@@ -11,9 +11,9 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
-// toolLimit bounds each tool on the host; probeLimit the whole, for a tool that not even SIGKILL ends.
+// toolLimit bounds each tool on the host, in seconds; probeLimit the whole, for a tool that not even SIGKILL ends.
 const (
-	toolLimit  = 8 * time.Second
+	toolLimit  = 8
 	probeLimit = 30 * time.Second
 )
 
@@ -23,7 +23,7 @@ func (h *Host) Probe(ctx context.Context) (facts.Raw, error) {
 	nonce := rand.Text()
 	bounded, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	res, err := h.callAs(bounded, "-", "probe", "facts", nil, nonce, strconv.Itoa(int(toolLimit/time.Second)))
+	res, err := h.callAs(bounded, "-", "probe", "facts", nil, nonce, strconv.Itoa(h.opts.ToolLimit))
 	raw := facts.Sections(nonce, string(res.Stdout))
 	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ssh.ErrUnreachable) || !raw.Has("uname")) {
 		return nil, err

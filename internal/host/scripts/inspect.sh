@@ -24,4 +24,5 @@ while [ "$i" -lt "$n" ]; do
 done
 [ $# -eq 0 ] && exit 0
 echo units
-systemctl show --no-pager -p Id,LoadState,ActiveState,SubState,MainPID,NRestarts,UnitFileState,NeedDaemonReload,FragmentPath,Result,ExecMainStatus -- "$@"
+systemctl show --no-pager -p Id,LoadState,ActiveState,SubState,MainPID,NRestarts,UnitFileState,NeedDaemonReload,FragmentPath,Result,ExecMainStatus -- "$@" ||
+	die 74 'systemctl does not answer'

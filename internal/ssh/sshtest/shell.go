@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 )
 
-// Shell is a Handler that really runs commands with sh -c in dir, as the user who runs the test. A leading "sudo -n --"
-// is taken off.
-func Shell(dir string) Handler {
+// Shell is a Handler that really runs commands with sh -c in dir, as the user who runs the test, with env added to the
+// environment. A leading "sudo -n --" is taken off.
+func Shell(dir string, env ...string) Handler {
 	return func(r *Request) int {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -23,6 +24,7 @@ func Shell(dir string) Handler {
 		}()
 		cmd := exec.CommandContext(ctx, "sh", "-c", strings.TrimPrefix(r.Line, "sudo -n -- "))
 		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), env...)
 		cmd.Stdout, cmd.Stderr = r.Stdout, r.Stderr
 		in, err := cmd.StdinPipe()
 		if err == nil {
