@@ -77,6 +77,7 @@ func (l *Lab) Up(ctx context.Context, o UpOptions) error {
 // boot powers a host on, unless it is on, and waits until it can be used.
 func (l *Lab) boot(ctx context.Context, m *machine.Machine, start time.Time) error {
 	switch m.State() {
+	case machine.On: // or booting
 	case machine.Frozen:
 		return fmt.Errorf("host %s is frozen: thaw it", m.Host.Name)
 	case machine.Off:

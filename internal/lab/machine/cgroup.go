@@ -40,7 +40,7 @@ func Root() (string, error) {
 // LabGroup is the cgroup of a lab. It need not exist yet.
 func LabGroup(root, name string) Group { return Group{filepath.Join(root, name)} }
 
-// Host is the cgroup of one host of the lab: its keeper and its box lie side by side in it.
+// Host is the group's child of that name. A lab's children are its hosts; a host's are its keeper and its box, side by side.
 func (g Group) Host(name string) Group { return Group{filepath.Join(g.dir, name)} }
 
 // Path is the group's folder.
@@ -71,10 +71,10 @@ func (g Group) make() error {
 	return nil
 }
 
-// Hosts lists the names of the hosts which have a cgroup.
+// Hosts lists the names of the group's children: of a lab, the hosts which have a cgroup.
 func (g Group) Hosts() []string {
 	var names []string
-	entries, _ := os.ReadDir(g.dir) // no lab: no hosts
+	entries, _ := os.ReadDir(g.dir) // no group: no children
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
@@ -172,21 +172,17 @@ func removeDirs(dir string) error {
 	return nil
 }
 
-// processes lists the ids of all processes in the group and below it.
+// processes lists the ids of all processes in the group and below it. Groups come and go: what cannot be read has none.
 func (g Group) processes() []int {
 	var pids []int
-	_ = filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil // groups come and go
+	text, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	for _, f := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, pid)
 		}
-		text, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		for _, f := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(f); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	slices.Sort(pids)
+	}
+	for _, name := range g.Hosts() {
+		pids = append(pids, g.Host(name).processes()...)
+	}
 	return pids
 }

@@ -69,7 +69,7 @@ func (e Env) Shell(order []string) string {
 	return b.String()
 }
 
-// KnownHosts renders the hosts' keys as a known_hosts file.
+// KnownHostsFile renders the hosts' keys as a known_hosts file.
 func (e Env) KnownHostsFile(order []string) string {
 	var b strings.Builder
 	for _, name := range order {

@@ -1,9 +1,7 @@
 package standin
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -46,10 +44,9 @@ var amdSections = map[string][]string{
 	"--soc-pstate": {"soc_pstate"}, "--xgmi-plpd": {"xgmi_plpd"}, "--process-isolation": {"process_isolation"},
 }
 
-func amdSMI(h Hardware, c Call, stdout, stderr io.Writer) int {
+func amdSMI(h Hardware, c Call) Answer {
 	if len(c.Args) == 0 {
-		fmt.Fprintln(stderr, "moaid-lab: amd-smi without a subcommand is not known here")
-		return amdBadArgument
+		return Answer{Err: "moaid-lab: amd-smi without a subcommand is not known here\n", Code: amdBadArgument}
 	}
 	asJSON := false
 	var sections []string
@@ -61,27 +58,23 @@ func amdSMI(h Hardware, c Call, stdout, stderr io.Writer) int {
 		case ok && c.Args[0] == "static":
 			sections = append(sections, section...)
 		default:
-			fmt.Fprintf(stderr, "usage: amd-smi %s [-h] [--json]\namd-smi: error: unrecognized arguments: %s\n", c.Args[0], a)
-			return amdBadArgument
+			return Answer{Err: fmt.Sprintf("usage: amd-smi %s [-h] [--json]\namd-smi: error: unrecognized arguments: %s\n", c.Args[0], a), Code: amdBadArgument}
 		}
-	}
-	if !h.DriverLoaded {
-		fmt.Fprint(stderr, amdNoDriverText)
 	}
 	switch {
 	case c.Args[0] == "version":
-		return amdVersion(h, asJSON, stdout)
+		return amdVersion(h, asJSON)
 	case c.Args[0] != "list" && c.Args[0] != "static" || !asJSON:
-		fmt.Fprintf(stderr, "moaid-lab: amd-smi %s is not known here\n", strings.Join(c.Args, " "))
-		return amdBadArgument
+		return Answer{Err: fmt.Sprintf("moaid-lab: amd-smi %s is not known here\n", strings.Join(c.Args, " ")), Code: amdBadArgument}
 	case !h.DriverLoaded:
-		return amdNoDriver
+		return Answer{Err: amdNoDriverText, Code: amdNoDriver}
 	case c.Args[0] == "list":
-		return amdPrint(stdout, amdList(h))
+		return Answer{Out: render(amdList(h))}
 	}
 	gpus := amdStatic(h)
+	notice := ""
 	if !c.Caller.Privileged {
-		fmt.Fprintf(stdout, amdNotice, c.Caller.RenderGID)
+		notice = fmt.Sprintf(amdNotice, c.Caller.RenderGID)
 		for i := range gpus {
 			gpus[i] = amdHide(gpus[i])
 		}
@@ -92,35 +85,26 @@ func amdSMI(h Hardware, c Call, stdout, stderr io.Writer) int {
 		}
 	}
 	if h.BareList {
-		return amdPrint(stdout, gpus)
+		return Answer{Out: notice + render(gpus)}
 	}
-	return amdPrint(stdout, object{{"gpu_data", gpus}})
+	return Answer{Out: notice + render(object{{"gpu_data", gpus}})}
 }
 
-func amdPrint(stdout io.Writer, v any) int {
-	text, err := json.MarshalIndent(v, "", "    ")
-	if err != nil {
-		panic(err) // strings, integers, lists and objects of them
-	}
-	fmt.Fprintf(stdout, "%s\n", text)
-	return 0
-}
-
-func amdVersion(h Hardware, asJSON bool, stdout io.Writer) int {
+func amdVersion(h Hardware, asJSON bool) Answer {
 	p := profiles[h.Profile]
-	driver := p.driver
+	driver, log := p.driver, ""
 	if !h.DriverLoaded {
-		driver = notAvailable
+		driver, log = notAvailable, amdNoDriverText
 	}
 	if !asJSON {
-		fmt.Fprintf(stdout, "AMDSMI Tool: %s | AMDSMI Library version: %s | ROCm version: %s | amdgpu version: %s | amd_hsmp_driver version: N/A\n",
-			amdToolVersion, amdLibraryVersion, p.platform, driver)
-		return 0
+		return Answer{Err: log, Out: fmt.Sprintf(
+			"AMDSMI Tool: %s | AMDSMI Library version: %s | ROCm version: %s | amdgpu version: %s | amd_hsmp_driver version: N/A\n",
+			amdToolVersion, amdLibraryVersion, p.platform, driver)}
 	}
-	return amdPrint(stdout, []object{{
+	return Answer{Err: log, Out: render([]object{{
 		{"tool", "AMDSMI Tool"}, {"version", amdToolVersion}, {"amdsmi_library_version", amdLibraryVersion},
 		{"rocm_version", p.platform}, {"amdgpu_version", driver}, {"amd_hsmp_driver_version", notAvailable},
-	}})
+	}})}
 }
 
 func amdList(h Hardware) []object {

@@ -2,7 +2,6 @@ package standin
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -85,12 +84,12 @@ func (d pciDevice) matches(filter string) bool {
 	return (vendor == "" || vendor == d.chip.vendor) && (device == "" || device == d.chip.device)
 }
 
-func lspci(h Hardware, args []string, stdout, stderr io.Writer) int {
+func lspci(h Hardware, args []string) Answer {
 	var m lspciMode
 	for i := 0; i < len(args); i++ {
 		flags, ok := strings.CutPrefix(args[i], "-")
 		if !ok || flags == "" {
-			return lspciUsage(stderr)
+			return lspciUsage
 		}
 		for j := 0; j < len(flags); j++ {
 			switch flags[j] {
@@ -102,26 +101,25 @@ func lspci(h Hardware, args []string, stdout, stderr io.Writer) int {
 				m.filter = flags[j+1:]
 				if m.filter == "" {
 					if i++; i == len(args) {
-						return lspciUsage(stderr)
+						return lspciUsage
 					}
 					m.filter = args[i]
 				}
 				m.filter = strings.ToLower(m.filter)
 				j = len(flags)
 			default:
-				return lspciUsage(stderr)
+				return lspciUsage
 			}
 		}
 	}
+	var out strings.Builder
 	for _, d := range pciDevices(h) {
 		if d.matches(m.filter) {
-			fmt.Fprintln(stdout, d.line(m))
+			out.WriteString(d.line(m) + "\n")
 		}
 	}
-	return 0
+	return Answer{Out: out.String()}
 }
 
-func lspciUsage(stderr io.Writer) int {
-	fmt.Fprintln(stderr, "Usage: lspci [<switches>]\n\nThis one knows -D, -n, -nn and -d [<vendor>]:[<device>].")
-	return 1
-}
+// lspciUsage answers arguments that are not known here.
+var lspciUsage = Answer{Err: "Usage: lspci [<switches>]\n\nThis one knows -D, -n, -nn and -d [<vendor>]:[<device>].\n", Code: 1}

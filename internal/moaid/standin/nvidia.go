@@ -2,7 +2,6 @@ package standin
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,51 +144,51 @@ func fieldList(value string) []string {
 	return fields
 }
 
-func nvidiaSMI(h Hardware, c Call, stdout io.Writer) int {
-	fail := func(code int, format string, args ...any) int {
-		fmt.Fprintf(stdout, format+"\n", args...)
-		return code
-	}
+func nvidiaSMI(h Hardware, c Call) Answer {
 	if !h.DriverLoaded {
-		return fail(nvidiaNoDriver, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "+
+		return nvidiaFails(nvidiaNoDriver, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "+
 			"Make sure that the latest NVIDIA driver is installed and running.\n")
 	}
 	o, ok := parseNvidia(c.Args)
 	if !ok {
-		return fail(nvidiaBadArgument, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
+		return nvidiaFails(nvidiaBadArgument, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
 	}
 	if o.topo {
-		fmt.Fprint(stdout, nvidiaTopology(profiles[h.Profile]))
-		return 0
+		return Answer{Out: nvidiaTopology(profiles[h.Profile])}
 	}
 	all := nvidiaGPUs(h, c.Now)
 	gpus := slices.DeleteFunc(slices.Clone(all), func(g nvidiaGPU) bool { return h.lost(g.index) })
 	if o.id != "" {
 		gpus = slices.DeleteFunc(slices.Clone(all), func(g nvidiaGPU) bool { return !g.is(o.id) })
 		if len(gpus) == 0 {
-			return fail(nvidiaNotFound, "No devices were found")
+			return nvidiaFails(nvidiaNotFound, "No devices were found")
 		}
 	}
 	for _, g := range all {
 		asked := o.id == "" && !o.list || o.id != "" && g.is(o.id)
 		if asked && h.lost(g.index) {
-			return fail(nvidiaLost, "Unable to determine the device handle for GPU%d: %s: Unknown Error",
+			return nvidiaFails(nvidiaLost, "Unable to determine the device handle for GPU%d: %s: Unknown Error",
 				g.index, strings.TrimPrefix(g.get("pci.bus_id"), "0000"))
 		}
 	}
 	switch {
 	case o.query:
-		return nvidiaQuery(o.fields, o.format, gpus, stdout)
+		return nvidiaQuery(o.fields, o.format, gpus)
 	case o.queryApp: // nothing runs: the header, at most
-		return nvidiaQuery(o.apps, o.format, nil, stdout)
+		return nvidiaQuery(o.apps, o.format, nil)
 	case o.list:
+		var out strings.Builder
 		for _, g := range gpus {
-			fmt.Fprintf(stdout, "GPU %d: %s (UUID: %s)\n", g.index, g.get("name"), g.get("uuid"))
+			fmt.Fprintf(&out, "GPU %d: %s (UUID: %s)\n", g.index, g.get("name"), g.get("uuid"))
 		}
-	default:
-		fmt.Fprint(stdout, nvidiaTable(profiles[h.Profile], gpus, c.Now))
+		return Answer{Out: out.String()}
 	}
-	return 0
+	return Answer{Out: nvidiaTable(profiles[h.Profile], gpus, c.Now)}
+}
+
+// nvidiaFails is a failure as nvidia-smi reports it: on standard output.
+func nvidiaFails(code int, format string, args ...any) Answer {
+	return Answer{Out: fmt.Sprintf(format, args...) + "\n", Code: code}
 }
 
 // is reports whether an -i argument means this GPU: index, UUID, serial number or PCI address, short or long.
@@ -204,26 +203,25 @@ var nvidiaAppFields = []string{
 	"timestamp", "gpu_name", "gpu_bus_id", "gpu_serial", "gpu_uuid", "pid", "process_name", "name", "used_gpu_memory", "used_memory",
 }
 
-func nvidiaQuery(fields, format []string, gpus []nvidiaGPU, stdout io.Writer) int {
+func nvidiaQuery(fields, format []string, gpus []nvidiaGPU) Answer {
 	if !slices.Contains(format, "csv") {
-		fmt.Fprintln(stdout, `Option "--format=csv" is missing, it must be specified with "--query-*" switch.`)
-		return nvidiaBadArgument
+		return nvidiaFails(nvidiaBadArgument, `Option "--format=csv" is missing, it must be specified with "--query-*" switch.`)
 	}
 	var header []string
 	known := nvidiaGPUs(New("h100x8", ""), time.Time{})[0].values
 	for _, f := range fields {
 		_, isField := known[f]
 		if !isField && nvidiaAlias[f] == "" && !slices.Contains(nvidiaAppFields, f) {
-			fmt.Fprintf(stdout, "Field \"%s\" is not a valid field to query.\n\n", f)
-			return nvidiaBadArgument
+			return nvidiaFails(nvidiaBadArgument, "Field \"%s\" is not a valid field to query.\n", f)
 		}
 		if u := nvidiaUnit(f); u != "" {
 			f += " [" + u + "]"
 		}
 		header = append(header, f)
 	}
+	var out strings.Builder
 	if !slices.Contains(format, "noheader") {
-		fmt.Fprintln(stdout, strings.Join(header, ", "))
+		out.WriteString(strings.Join(header, ", ") + "\n")
 	}
 	for _, g := range gpus {
 		var row []string
@@ -237,7 +235,7 @@ func nvidiaQuery(fields, format []string, gpus []nvidiaGPU, stdout io.Writer) in
 			}
 			row = append(row, v)
 		}
-		fmt.Fprintln(stdout, strings.Join(row, ", "))
+		out.WriteString(strings.Join(row, ", ") + "\n")
 	}
-	return 0
+	return Answer{Out: out.String()}
 }

@@ -46,3 +46,12 @@ const notAvailable = "N/A"
 
 // measure is a value with its unit.
 func measure(value int, unit string) object { return object{{"value", value}, {"unit", unit}} }
+
+// render prints a value as the tools do.
+func render(v any) string {
+	text, err := json.MarshalIndent(v, "", "    ")
+	if err != nil {
+		panic(err) // strings, integers, lists and objects of them
+	}
+	return string(text) + "\n"
+}

@@ -2,7 +2,6 @@ package standin
 
 import (
 	"fmt"
-	"io"
 	"time"
 )
 
@@ -21,23 +20,25 @@ type Call struct {
 	Sleep  func(time.Duration) // how a hanging driver is waited for
 }
 
-// Tools lists what Run can be.
-var Tools = []string{"nvidia-smi", "amd-smi", "lspci"}
+// Answer is what a tool prints and its exit status.
+type Answer struct {
+	Out, Err string
+	Code     int
+}
 
-// Run answers a call as the tool would on the given hardware. It returns the exit status.
-func Run(h Hardware, c Call, stdout, stderr io.Writer) int {
+// Run answers a call as the tool would on the given hardware.
+func Run(h Hardware, c Call) Answer {
 	p := profiles[h.Profile]
 	if c.Tool != "lspci" && h.HangSeconds > 0 { // lspci does not ask the driver
 		c.Sleep(time.Duration(h.HangSeconds) * time.Second)
 	}
 	switch {
 	case c.Tool == "lspci":
-		return lspci(h, c.Args, stdout, stderr)
+		return lspci(h, c.Args)
 	case c.Tool == "nvidia-smi" && p.vendor == "nvidia":
-		return nvidiaSMI(h, c, stdout)
+		return nvidiaSMI(h, c)
 	case c.Tool == "amd-smi" && p.vendor == "amd":
-		return amdSMI(h, c, stdout, stderr)
+		return amdSMI(h, c)
 	}
-	fmt.Fprintf(stderr, "moaid-lab: a host of profile %q has no %s\n", h.Profile, c.Tool)
-	return 127
+	return Answer{Err: fmt.Sprintf("moaid-lab: a host of profile %q has no %s\n", h.Profile, c.Tool), Code: 127}
 }

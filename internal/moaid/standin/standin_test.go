@@ -1,7 +1,6 @@
 package standin
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
@@ -15,13 +14,12 @@ var update = flag.Bool("update", false, "write testdata anew")
 
 // call runs a command line on hardware, at a fixed time.
 func call(h Hardware, line string, privileged bool) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
 	words := strings.Fields(line)
-	code = Run(h, Call{
+	a := Run(h, Call{
 		Tool: words[0], Args: words[1:], Caller: Caller{Privileged: privileged, RenderGID: "993"},
 		Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Sleep: func(time.Duration) {},
-	}, &out, &errs)
-	return out.String(), errs.String(), code
+	})
+	return a.Out, a.Err, a.Code
 }
 
 const query = "nvidia-smi --query-gpu=index,name,uuid,pci.bus_id,memory.total,memory.used,driver_version,compute_cap," +
@@ -97,7 +95,7 @@ func TestFaultsAndRefusals(t *testing.T) {
 		{"by address", nvidia, "nvidia-smi -i 0000:5d:00.0 --query-gpu=index --format=csv,noheader", 0, "3\n", ""},
 		{"separate value", nvidia, "nvidia-smi -i 1 --query-gpu gpu_name --format csv", 0, "gpu_name\nNVIDIA H100 80GB HBM3\n", ""},
 		{"no such GPU", nvidia, "nvidia-smi -i 9", 6, "No devices were found", ""},
-		{"bad field", nvidia, "nvidia-smi --query-gpu=nmae --format=csv", 2, `Field "nmae" is not a valid field`, ""},
+		{"bad field", nvidia, "nvidia-smi --query-gpu=colour --format=csv", 2, `Field "colour" is not a valid field`, ""},
 		{"no format", nvidia, "nvidia-smi --query-gpu=name", 2, `"--format=csv" is missing`, ""},
 		{"bad option", nvidia, "nvidia-smi --frobnicate", 2, "Invalid combination", ""},
 		{"no processes", nvidia, "nvidia-smi --query-compute-apps=pid,used_memory --format=csv", 0, "pid, used_memory [MiB]\n", ""},
@@ -124,7 +122,7 @@ func TestHangAsksTheDriverOnly(t *testing.T) {
 	for tool, want := range map[string]time.Duration{"amd-smi version": 7 * time.Second, "lspci -n": 0} {
 		var slept time.Duration
 		words := strings.Fields(tool)
-		Run(h, Call{Tool: words[0], Args: words[1:], Sleep: func(d time.Duration) { slept += d }}, &bytes.Buffer{}, &bytes.Buffer{})
+		Run(h, Call{Tool: words[0], Args: words[1:], Sleep: func(d time.Duration) { slept += d }})
 		if slept != want {
 			t.Errorf("%s slept %v, want %v", tool, slept, want)
 		}

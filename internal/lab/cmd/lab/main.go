@@ -275,5 +275,6 @@ func become(args []string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w", path, syscall.Exec(path, args, os.Environ()))
+	err = syscall.Exec(path, args, os.Environ()) //nolint:gosec // running what the user names is what `lab exec` is for
+	return fmt.Errorf("%s: %w", path, err)
 }

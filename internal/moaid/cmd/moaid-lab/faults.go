@@ -9,13 +9,12 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/standin"
 )
 
-const faultsUsage = `usage: moaid-lab faults COMMAND
+var errFaultsUsage = errors.New(`usage: moaid-lab faults COMMAND
   show            print the hardware file
   clear           nothing is wrong
   driver off|on   the kernel driver is not loaded, is loaded
   lost N...       these accelerators have fallen off the bus
-  hang SECONDS    the tools that ask the driver hang before they answer
-`
+  hang SECONDS    the tools that ask the driver hang before they answer`)
 
 // faults changes what is wrong with the hardware of this host.
 func faults(args []string) int {
@@ -31,15 +30,14 @@ func changeFaults(file string, args []string) error {
 	if err != nil {
 		return err
 	}
-	usage := errors.New(faultsUsage)
 	if len(args) == 0 {
-		return usage
+		return errFaultsUsage
 	}
 	var numbers []int
 	for _, a := range args[1:] {
 		n, err := strconv.Atoi(a)
 		if err != nil && args[0] != "driver" {
-			return usage
+			return errFaultsUsage
 		}
 		numbers = append(numbers, n)
 	}
@@ -60,7 +58,7 @@ func changeFaults(file string, args []string) error {
 	case args[0] == "hang" && len(numbers) == 1 && numbers[0] >= 0:
 		h.HangSeconds = numbers[0]
 	default:
-		return usage
+		return errFaultsUsage
 	}
 	return h.Save(file)
 }

@@ -18,9 +18,12 @@ func standIn(tool string) command {
 			fmt.Fprintf(os.Stderr, "moaid-lab: %v\n", err)
 			return 127
 		}
-		return standin.Run(h, standin.Call{
-			Tool: tool, Args: args, Caller: caller(), Now: time.Now(), Sleep: time.Sleep,
-		}, os.Stdout, os.Stderr)
+		answer := standin.Run(h, standin.Call{Tool: tool, Args: args, Caller: caller(), Now: time.Now(), Sleep: wait})
+		_, errOut := os.Stderr.WriteString(answer.Err)
+		if _, err := os.Stdout.WriteString(answer.Out); err != nil || errOut != nil {
+			return 1 // whoever asked has gone
+		}
+		return answer.Code
 	}
 }
 
@@ -45,3 +48,6 @@ func caller() standin.Caller {
 	}
 	return c
 }
+
+// wait is how a tool hangs: it can be killed, and nothing else ends it early.
+func wait(d time.Duration) { <-time.After(d) }
