@@ -249,14 +249,9 @@ func (i *installer) uninstall(ctx context.Context, d desired, note func(string))
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, daemonLimit)
-	defer cancel()
-	if err := i.node.Manage().DeleteEngine(bounded, d.spec.Name); err != nil {
+	if err := i.unregister(ctx, d.spec.Name, d.service.Owner.Resource); err != nil {
 		if ctx.Err() != nil {
 			return err
-		}
-		if gone, goneErr := i.daemonGone(ctx); goneErr == nil && gone {
-			return nil
 		}
 		note(fmt.Sprintf("The engine is removed, but the KV daemon of the node did not answer (%s), so that it still has the engine's registration. "+
 			"It goes with the node, or when an engine of this name is made again.", err))
@@ -264,13 +259,24 @@ func (i *installer) uninstall(ctx context.Context, d desired, note func(string))
 	return nil
 }
 
-// daemonGone reports whether the host proved that it has no KV daemon.
-func (i *installer) daemonGone(ctx context.Context) (bool, error) {
-	files, units, err := i.host.Inspect(ctx, []string{host.MoaidPath}, []string{"moai-kvd.service"})
+// unregister makes the daemon forget the engine. A daemon that is provably gone has
+// forgotten; one that sleeps is woken, since what it holds would come back with it.
+func (i *installer) unregister(ctx context.Context, name, why string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*daemonLimit)
+	defer cancel()
+	state, err := i.node.Daemon(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return !files[0].Exists() && !units[0].Found(), nil
+	switch state {
+	case fleet.DaemonAbsent:
+		return nil
+	case fleet.DaemonStopped:
+		if err := i.node.Wake(ctx, why); err != nil {
+			return err
+		}
+	}
+	return i.node.Manage().DeleteEngine(ctx, name)
 }
 
 // drain lets running requests end. It is a courtesy with a limit: an engine that

@@ -63,7 +63,7 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"staging.memory", "1MiB", func(s *Spec) { s.StagingBytes = 100 }},
 		{"ingest.max_in_flight", "staging.memory", func(s *Spec) { s.MaxInFlight = 1 << 40 }},
 		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--x=1", "--model=y"} }},
-		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-listen"} }},
+		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-http-socket"} }},
 		{"extra_args.0", "line break", func(s *Spec) { s.ExtraArgs = []string{"a\nb"} }},
 	} {
 		ps := reference{}.Check(spec(c.change))
@@ -89,7 +89,7 @@ func TestOwnedFlagsAreThoseOfLaunch(t *testing.T) {
 		s.Reference = Reference{WeightsSeed: ptr(uint64(2)), ClaimFingerprintOf: ptr(uint64(1))}
 	})
 	set := map[string]bool{}
-	for _, a := range (reference{}).Launch(s, PlaceFor("n", s.Name)).Args {
+	for _, a := range (reference{}).Launch(s, PlaceFor(s.Name)).Args {
 		if name, ok := strings.CutPrefix(a, "--"); ok {
 			name, _, _ = strings.Cut(name, "=")
 			set[name] = true

@@ -27,15 +27,13 @@ type Kind interface {
 
 // Place is where an engine runs.
 type Place struct {
-	Node         string // name of the node
 	HTTPSocket   string // where the engine listens
 	EngineSocket string // where the KV daemon listens
 }
 
-// PlaceFor gives the fixed places of an engine called name on a node.
-func PlaceFor(node, name string) Place {
+// PlaceFor gives the fixed places of an engine called name.
+func PlaceFor(name string) Place {
 	return Place{
-		Node:         node,
 		HTTPSocket:   "/run/" + RuntimeDirectory(name) + "/http.sock",
 		EngineSocket: "/run/moai/engine.sock",
 	}
@@ -105,15 +103,6 @@ func Lookup(name string) (Kind, error) {
 		}
 	}
 	return nil, fmt.Errorf("this version installs engines of kind %s, not %q: use one of them, or a later version of the provider", quoted(Names()), name)
-}
-
-// EffectiveArgs gives the arguments that an engine is started with on a node.
-func EffectiveArgs(s Spec, node string) ([]string, error) {
-	k, err := Lookup(s.Kind)
-	if err != nil {
-		return nil, err
-	}
-	return k.Launch(k.Defaults(s), PlaceFor(node, s.Name)).Args, nil
 }
 
 // quoted writes names for a sentence: "a", "b" or "c".

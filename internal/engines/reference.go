@@ -134,8 +134,8 @@ func (reference) checkExtra(args []string) []Problem {
 // referenceFlags are the flags that Launch sets, and the attribute that decides
 // each; "" where nothing but the place does.
 var referenceFlags = map[string]string{
-	"name": "", "node": "", "listen": "", "engine-socket": "",
-	"model": "model.id", "block-size": "kv_cache.block_size", "connector": "kv_connector",
+	"name": "", "http-socket": "", "daemon-socket": "",
+	"role": "role", "model": "model.id", "block-size": "kv_cache.block_size",
 	"on-transfer-failure": "on_transfer_failure", "weights-seed": "reference.weights_seed",
 	"claim-fingerprint-of": "reference.claim_fingerprint_of",
 }
@@ -163,14 +163,13 @@ func (reference) Launch(s Spec, p Place) Launch {
 	args := []string{
 		"engine",
 		"--name=" + s.Name,
-		"--node=" + p.Node,
+		"--role=" + string(s.Role),
 		"--model=" + s.Model.ID,
 		"--block-size=" + strconv.Itoa(s.KVCache.BlockSize),
-		"--listen=" + p.HTTPSocket,
-		"--connector=" + string(s.Connector),
+		"--http-socket=" + p.HTTPSocket,
 	}
 	if s.Connector == ConnectorMoai {
-		args = append(args, "--engine-socket="+p.EngineSocket, "--on-transfer-failure="+string(s.OnTransferFailure))
+		args = append(args, "--daemon-socket="+p.EngineSocket, "--on-transfer-failure="+string(s.OnTransferFailure))
 	}
 	if r := s.Reference; r.WeightsSeed != nil {
 		args = append(args, "--weights-seed="+strconv.FormatUint(*r.WeightsSeed, 10))
