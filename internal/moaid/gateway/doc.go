@@ -1,0 +1,16 @@
+// Package gateway is an OpenAI-compatible front for pairs of prefill and decode
+// engines.
+//
+// A request goes to a prefill engine first, with one token to generate and an id
+// of ours for its KV transfer, and then as the client wrote it to a decode
+// engine, whose daemon waits for the KV. Whenever prefill cannot take part,
+// decode serves the request alone: that is counted by reason, and visible in a
+// response header, the log and /health.
+//
+// What is decided is in the pure packages route, body and sse; here is what is
+// done: fleet.go polls daemons, exchange.go is the life of one request.
+//
+// Every goroutine belongs to Run, which waits for it. A request's own context
+// bounds both engines' requests; what must outlive it (telling daemons that the
+// client has gone) has a timeout of its own.
+package gateway

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/body"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/route"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/upstream"
+)
+
+// Reasons for decode-only that the prefill request gives.
+const (
+	reasonUnreachable = "prefill_unreachable"
+	reasonTimeout     = "prefill_timeout"
+	reasonCut         = "prefill_cut"
+	reasonStatus      = "prefill_status"
+	reasonNoParams    = "prefill_no_params"
+	reasonBadAnswer   = "prefill_bad_answer"
+)
+
+// askPrefill has the prompt computed and gives the kv_transfer_params for
+// decode, or the reason why there are none. An error ends the request.
+func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string, err error) {
+	begin := time.Now()
+	answer, status, err := x.postPrefill(ctx)
+	x.rec.prefillTime = time.Since(begin)
+	p := x.prefill
+	if ctx.Err() != nil {
+		p.end(route.Neutral)
+		x.abandon()
+		return nil, "", errClientGone
+	}
+	if err != nil {
+		class := upstream.Classify(err)
+		x.g.metrics.upstreamError(p.e.Node, "prefill", class)
+		x.rec.notes = append(x.rec.notes, "prefill "+p.String()+": "+string(class))
+		p.end(route.Failure)
+		switch {
+		case class.Unreachable():
+			x.g.fleet.down(p.e.Node, err)
+			return nil, reasonUnreachable, nil
+		case class == upstream.ClassTimeout:
+			reason = reasonTimeout
+		default:
+			reason = reasonCut
+		}
+		x.abandon() // it may have begun
+		return nil, reason, nil
+	}
+	switch status {
+	case http.StatusOK:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		// The request itself is wrong: decode would say the same.
+		p.end(route.Neutral)
+		x.abandon()
+		x.rec.reason = "refused"
+		return nil, "", x.refusal(p, status, answer)
+	default:
+		x.g.metrics.upstreamError(p.e.Node, "prefill", upstream.ClassStatus)
+		x.rec.notes = append(x.rec.notes, fmt.Sprintf("prefill %s: status %d", p, status))
+		p.end(route.Failure)
+		x.abandon()
+		return nil, reasonStatus, nil
+	}
+	params, id, err := body.TransferParams(answer)
+	switch {
+	case errors.Is(err, body.ErrNoParams):
+		reason = reasonNoParams
+	case err != nil, id != "" && id != x.id:
+		reason = reasonBadAnswer
+	default:
+		p.end(route.Success)
+		x.g.metrics.prefill.Observe(x.rec.prefillTime.Seconds())
+		return params, "", nil
+	}
+	// The engine works, but not as a prefill engine: requests to it are wasted.
+	x.rec.notes = append(x.rec.notes, "prefill "+p.String()+": "+reason)
+	p.end(route.Failure)
+	x.abandon()
+	return nil, reason, nil
+}
+
+// postPrefill sends the prefill request and reads its whole answer.
+func (x *exchange) postPrefill(ctx context.Context) (_ []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(x.g.timeouts.Prefill))
+	defer cancel()
+	ask, err := json.Marshal(map[string]any{
+		"do_remote_decode": true, "do_remote_prefill": false, "transfer_id": x.id,
+		"target_node": x.decode.e.Node, "target_engine": x.decode.e.Engine,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	h := x.forwarded()
+	h.Set("X-Moai-Transfer", x.id)
+	resp, err := x.prefill.node().Post(ctx, x.prefill.e.Engine, x.r.URL.Path, h, x.req.Prefill(ask))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	answer, err := readAnswer(resp.Body)
+	return answer, resp.StatusCode, err
+}
+
+// refusal passes on what an engine says of a request that is wrong.
+func (x *exchange) refusal(by *lease, status int, answer []byte) error {
+	message, param, code := says(answer)
+	if message == "" {
+		message = fmt.Sprintf("engine %s refused the request with status %d", by, status)
+	}
+	if code == "" {
+		code = "refused"
+	}
+	return &failure{status, message, kindRequest, param, code}
+}
+
+// says gives the message of an error answer, as OpenAI, vLLM or a daemon shape
+// it.
+func says(answer []byte) (message, param, code string) {
+	var a struct {
+		Message string `json:"message"`
+		Error   struct {
+			Message string `json:"message"`
+			Param   any    `json:"param"`
+			Code    any    `json:"code"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return "", "", ""
+	}
+	param, _ = a.Error.Param.(string)
+	code, _ = a.Error.Code.(string)
+	if a.Error.Message != "" {
+		return a.Error.Message, param, code
+	}
+	return a.Message, param, code
+}
+
+// hop are headers that belong to one connection, or that we set ourselves.
+var hop = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true,
+	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Expect": true, "Host": true,
+	"Accept-Encoding": true, "X-Request-Id": true, "Date": true, "X-Idempotency-Key": true, "Idempotency-Key": true,
+	// A client must not name other requests' transfers.
+	"X-Moai-Transfer": true, "X-Moai-Source": true, "X-Moai-Route": true,
+}
+
+// forwarded gives the headers for an engine: the client's, Authorization
+// included, and the request's id.
+func (x *exchange) forwarded() http.Header {
+	h := make(http.Header, len(x.r.Header)+2)
+	for k, v := range x.r.Header {
+		if !hop[k] {
+			h[k] = v
+		}
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Request-Id", x.rid)
+	return h
+}
