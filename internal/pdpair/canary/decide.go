@@ -47,6 +47,9 @@ type Evidence struct {
 	Computed int64
 	Requests int64
 
+	// FromToken is the length of the prefix that the decode engine had already.
+	FromToken int
+
 	State         string // of the transfer at the decode daemon; "" when it knows none
 	BytesMoved    int64  // verified by the decode daemon
 	BytesExpected int64  // from the geometry of the cache
@@ -102,6 +105,8 @@ func crossed(e Evidence) (wrong, open []string) {
 		open = append(open, "The geometry of the cache gives no bytes to expect.")
 	case e.State == "":
 		wrong = append(wrong, "The decode host's daemon has no record of the transfer.")
+	case e.FromToken > 0:
+		open = append(open, fmt.Sprintf("The decode engine had the first %d tokens in its own cache, so that not all of its answer came from KV that crossed.", e.FromToken))
 	case e.BytesMoved != e.BytesExpected:
 		wrong = append(wrong, fmt.Sprintf("%d bytes of KV arrived, but a prompt of %d tokens has %d.", e.BytesMoved, e.PromptTokens, e.BytesExpected))
 	case e.State != "committed":

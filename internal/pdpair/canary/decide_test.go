@@ -43,6 +43,7 @@ func TestDecide(t *testing.T) {
 		{"others on the engine that computed nothing", "", Passed, func(e *Evidence) { e.Requests = 2 }},
 		{"no metrics", "do not tell", NotYet, func(e *Evidence) { e.Computed = -1 }},
 		{"not committed yet", "has not said", NotYet, func(e *Evidence) { e.State = "ready" }},
+		{"had a prefix", "first 64 tokens", NotYet, func(e *Evidence) { e.FromToken, e.BytesMoved = 64, 100 }},
 		{"no geometry", "no bytes to expect", NotYet, func(e *Evidence) { e.BytesExpected = 0 }},
 	} {
 		e := good()
