@@ -25,7 +25,8 @@
 //   - A power cut also takes the links down: the namespace's kernel would go on answering pings and resetting
 //     connections for a host that is gone.
 //   - SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1: hosts see a pure cgroup v2 tree on hybrid machines too. There, nspawn
-//     mirrors its cgroup in the v1 hierarchy named systemd, which is removed with the rest.
+//     mirrors its cgroup in the v1 hierarchy named systemd, which is removed with the rest, and /proc/PID/cgroup in a
+//     host has lines of v1 hierarchies before the one that counts, "0::/…".
 //   - Limits of units (MemoryMax and the like) bind only where the machine has the controllers in v2; where it has
 //     not, systemd accepts and ignores them. Tests ask `systemctl show`, not /proc/PID/limits.
 //   - Nothing is added to the root network namespace, and no route leads out: cables are born with both ends in the

@@ -28,10 +28,10 @@ func TestMissingPackages(t *testing.T) {
 			return "", exec.ErrNotFound
 		}
 	}
-	if got := missingPackages(has("ip", "ssh", "nsenter", "nft")); !slices.Equal(got, []string{"mmdebstrap", "systemd-container"}) {
+	if got := missingPackages(has("/usr/share/keyrings/debian-archive-keyring.gpg", "ip", "ssh", "nsenter", "nft")); !slices.Equal(got, []string{"mmdebstrap", "systemd-container"}) {
 		t.Errorf("got %v", got)
 	}
-	if got := missingPackages(has("ip", "ssh", "nsenter", "nft", "mmdebstrap", "systemd-nspawn")); len(got) != 0 {
+	if got := missingPackages(has("/usr/share/keyrings/debian-archive-keyring.gpg", "ip", "ssh", "nsenter", "nft", "mmdebstrap", "systemd-nspawn")); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -54,7 +54,7 @@ func open(t *testing.T, name string) *Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if need := missingPackages(exec.LookPath); len(need) > 0 {
+	if need := missingPackages(lookup); len(need) > 0 {
 		t.Skipf("needs the packages %s", strings.Join(need, " "))
 	}
 	return l

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/program"
 )
 
-// packages are the Debian packages which have the programs that a lab runs.
+// packages are the Debian packages which have the programs, and files, that a lab needs.
 var packages = map[string]string{
 	"systemd-nspawn": "systemd-container",
 	"mmdebstrap":     "mmdebstrap",
@@ -18,9 +19,20 @@ var packages = map[string]string{
 	"ip":             "iproute2",
 	"ssh":            "openssh-client",
 	"nsenter":        "util-linux",
+	// Debian has it; elsewhere mmdebstrap needs it to trust the image's packages.
+	"/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 
-// missingPackages lists the packages of programs that find does not know.
+// lookup finds a program in PATH, or a file by its path.
+func lookup(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		_, err := os.Stat(name)
+		return name, err
+	}
+	return exec.LookPath(name)
+}
+
+// missingPackages lists the packages of programs and files that find does not know.
 func missingPackages(find func(string) (string, error)) []string {
 	var missing []string
 	for prog, pkg := range packages {
@@ -34,7 +46,7 @@ func missingPackages(find func(string) (string, error)) []string {
 
 // ensureTools installs what is missing, after saying so.
 func ensureTools(ctx context.Context, say func(string, ...any)) error {
-	missing := missingPackages(exec.LookPath)
+	missing := missingPackages(lookup)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -50,7 +62,7 @@ func ensureTools(ctx context.Context, say func(string, ...any)) error {
 	if _, err := program.Run(ctx, install); err != nil {
 		return fmt.Errorf("install %s: %w", list, err)
 	}
-	if still := missingPackages(exec.LookPath); len(still) > 0 {
+	if still := missingPackages(lookup); len(still) > 0 {
 		return &MissingError{fmt.Sprintf("installed, but the programs of %s are not in PATH (%s is needed)", strings.Join(still, " "), "/usr/sbin")}
 	}
 	return nil

@@ -101,3 +101,22 @@ func TestFinish(t *testing.T) {
 		t.Errorf("mask: %q, %v", to, err)
 	}
 }
+
+func FuzzMachineText(f *testing.F) {
+	f.Add("ID=debian\nVERSION_CODENAME=trixie\n", "trixie")
+	f.Add("Acquire::http::Proxy \"http://proxy.example:3128\";\n", "")
+	f.Add("deb [arch=amd64] http://mirror.example/debian bookworm main\n", "bookworm")
+	f.Fuzz(func(t *testing.T, text, suite string) {
+		if Suite(text) == "" {
+			t.Error("no suite")
+		}
+		if got := Sources(map[string]string{"/etc/apt/sources.list": text}, suite); len(got) > 0 && !strings.Contains(text, suite) {
+			t.Errorf("picked %v for %q", got, suite)
+		}
+		for _, o := range ProxyOptions(text) {
+			if !strings.HasPrefix(o, "Acquire::http") || strings.Contains(o, "\n") {
+				t.Errorf("option %q", o)
+			}
+		}
+	})
+}

@@ -86,8 +86,9 @@ func TestTolerated(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{
-		"systemd (/usr/lib/systemd/systemd) in /user.slice/user-1000.slice/user@1000.service/init.scope: /lib/systemd/systemd --user": true,
-		"moaid (/opt/moai/bin/moaid) in /system.slice/moai-kvd.service: moaid kvd":                                                    false,
+		"systemd (/usr/lib/systemd/systemd) in /user.slice/user-1000.slice/user@1000.service/init.scope: /lib/systemd/systemd --user":     true,
+		"systemd-hostnam (/usr/lib/systemd/systemd-hostnamed) in /system.slice/systemd-hostnamed.service: /lib/systemd/systemd-hostnamed": true,
+		"moaid (/opt/moai/bin/moaid) in /system.slice/moai-kvd.service: moaid kvd":                                                        false,
 	} {
 		if got := Tolerated("process", name); (got != "") != want {
 			t.Errorf("process %s: tolerated %q, want %v", name, got, want)

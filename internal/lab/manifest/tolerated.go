@@ -29,7 +29,9 @@ var rules = []rule{
 	}},
 	{"private folders of the system's own services", "file", []string{
 		"/tmp/systemd-private-*-systemd-*.service-*/**", "/var/tmp/systemd-private-*-systemd-*.service-*/**",
+		"/run/systemd/propagate/systemd-*.service/**",
 	}},
+	{"the system's own services that run on demand and end by themselves", "service", onDemand},
 	{"login sessions and their user managers", "file", []string{
 		"/run/user/**", "/run/sudo/**", "/var/lib/sudo/**",
 		"/run/systemd/transient/session-*.scope", "/run/systemd/transient/session-*.scope.d/**",
@@ -39,11 +41,23 @@ var rules = []rule{
 	{"login sessions and their user managers", "unit file", []string{"session-*.scope", "user-*.slice"}},
 }
 
+// onDemand are services that asking a host (hostnamectl, timedatectl) or the clock starts for half a minute.
+var onDemand = []string{
+	"systemd-hostnamed.service", "systemd-timedated.service", "systemd-localed.service", "systemd-tmpfiles-clean.service",
+}
+
 // Tolerated returns why a difference is none, or an empty string. name is a path, a unit or what processes() makes of a
 // process.
 func Tolerated(kind, name string) string {
-	if kind == "process" && strings.Contains(name, " in /user.slice/") {
-		return "login sessions and their user managers"
+	if kind == "process" {
+		if strings.Contains(name, " in /user.slice/") {
+			return "login sessions and their user managers"
+		}
+		for _, unit := range onDemand {
+			if strings.Contains(name, " in /system.slice/"+unit+": ") {
+				return Tolerated("service", unit)
+			}
+		}
 	}
 	for _, r := range rules {
 		if r.kind != kind {
