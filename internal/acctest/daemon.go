@@ -1,0 +1,247 @@
+package acctest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/ssh/sshtest"
+)
+
+const (
+	kvdUnit = "moai-kvd.service"
+	keyFile = "/var/lib/moai/kvd/node.key"
+)
+
+// network is where daemons find each other.
+type network struct {
+	mu      sync.Mutex
+	daemons map[string]*Daemon // by node name
+}
+
+func newNetwork() *network { return &network{daemons: map[string]*Daemon{}} }
+
+func (n *network) find(node string) *Daemon {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.daemons[node]
+}
+
+// Daemon stands in for moaid kvd: it lives and dies with its unit, keeps its key in the machine's files, and remembers
+// what it was told over restarts. A link is up when both ends trust each other and agree.
+type Daemon struct {
+	net     *network
+	machine *sshtest.Machine
+
+	mu      sync.Mutex
+	running bool
+	node    string
+	binary  string
+	listen  []string
+	failing error // what the next starts fail with
+	broken  string
+
+	trust   map[string]api.Trust
+	links   map[string]api.Link
+	engines map[string]api.Engine
+	drained map[string]bool
+	pairs   map[string]api.Pair
+	writes  []string
+	probes  int
+
+	// EngineHTTP answers requests that are forwarded to engines; nil answers 502.
+	EngineHTTP http.Handler
+	// EngineReady decides whether an engine counts as ready; nil means always.
+	EngineReady func(e api.Engine) (ready bool, reason string)
+}
+
+func newDaemon(n *network, m *sshtest.Machine) *Daemon {
+	d := &Daemon{net: n, machine: m}
+	d.wipe()
+	return d
+}
+
+// wipe forgets everything, as a reinstalled machine does.
+func (d *Daemon) wipe() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running, d.trust, d.links, d.engines = false, map[string]api.Trust{}, map[string]api.Link{}, map[string]api.Engine{}
+	d.pairs, d.drained = map[string]api.Pair{}, map[string]bool{}
+}
+
+// FailStart makes starts of the unit fail from now on; nil makes them succeed again.
+func (d *Daemon) FailStart(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing = err
+}
+
+// BreakLinks makes links stay down for a reason; "" mends them.
+func (d *Daemon) BreakLinks(reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = reason
+}
+
+// Forget drops an object behind the provider's back: kind is trust, links, engines or pairs.
+func (d *Daemon) Forget(kind, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(kind, name)
+}
+
+func (d *Daemon) remove(kind, name string) {
+	switch kind {
+	case "trust":
+		delete(d.trust, name)
+	case "links":
+		delete(d.links, name)
+	case "engines":
+		delete(d.engines, name)
+	case "pairs":
+		delete(d.pairs, name)
+	}
+}
+
+// Link returns a link as it was put.
+func (d *Daemon) Link(name string) (api.Link, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.links[name]
+	return l, ok
+}
+
+// Trusts returns a trust entry.
+func (d *Daemon) Trusts(name string) (api.Trust, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, ok := d.trust[name]
+	return t, ok
+}
+
+// SetLink changes a link behind the provider's back.
+func (d *Daemon) SetLink(l api.Link) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.links[l.Name] = l
+}
+
+// Writes are the requests so far that change something, as "PUT /v0/…".
+func (d *Daemon) Writes() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.writes...)
+}
+
+// Probes is the number of probe transfers so far.
+func (d *Daemon) Probes() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.probes
+}
+
+// unit is called by the machine when a unit starts or stops.
+func (d *Daemon) unit(event, unit string) error {
+	if unit != kvdUnit {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if event == "stop" {
+		d.running = false
+		return nil
+	}
+	if d.failing != nil {
+		return d.failing
+	}
+	config, ok := d.machine.File("/etc/moai/kvd.json")
+	binary, ok2 := d.machine.File("/opt/moai/bin/moaid")
+	if !ok || !ok2 {
+		return errors.New("kvd.json or moaid is missing")
+	}
+	var c struct {
+		Node   string   `json:"node"`
+		Listen []string `json:"listen"`
+	}
+	if err := json.Unmarshal(config.Content, &c); err != nil {
+		return err
+	}
+	if _, ok := d.machine.File(keyFile); !ok {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return err
+		}
+		d.machine.SetFile(keyFile, sshtest.Entry{Content: key.Seed(), Mode: 0o600, Owner: "moai", Group: "moai"})
+	}
+	sum := sha256.Sum256(binary.Content)
+	d.node, d.listen, d.binary, d.running = c.Node, c.Listen, hex.EncodeToString(sum[:]), true
+	d.net.mu.Lock()
+	d.net.daemons[c.Node] = d
+	d.net.mu.Unlock()
+	return nil
+}
+
+// PublicKey is the daemon's public key, from the key that is on the machine.
+func (d *Daemon) PublicKey() string {
+	e, ok := d.machine.File(keyFile)
+	if !ok || len(e.Content) != ed25519.SeedSize {
+		return ""
+	}
+	pub, _ := ed25519.NewKeyFromSeed(e.Content).Public().(ed25519.PublicKey)
+	return "ed25519:" + base64.StdEncoding.EncodeToString(pub)
+}
+
+// linkStatus tells whether a link is up. It takes no lock but the other end's.
+func (d *Daemon) linkStatus(l api.Link) api.LinkStatus {
+	s := api.LinkStatus{Link: l}
+	d.mu.Lock()
+	broken := d.broken
+	d.mu.Unlock()
+	peer := d.net.find(l.Peer)
+	switch {
+	case broken != "":
+		s.LastError = broken
+	case peer == nil:
+		s.LastError = "nobody answers at the peer's addresses"
+	default:
+		s.LastError = peer.accepts(d, l)
+	}
+	s.Up = s.LastError == ""
+	return s
+}
+
+// accepts is what the peer says to a link: "" when all is well.
+func (d *Daemon) accepts(from *Daemon, l api.Link) string {
+	key := from.PublicKey()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.running || d.broken != "" {
+		return "connection refused"
+	}
+	trusted := false
+	for _, t := range d.trust {
+		trusted = trusted || t.PublicKey == key && t.Role == api.RolePeer
+	}
+	if !trusted {
+		return "the peer does not trust our key"
+	}
+	for _, other := range d.links {
+		if other.PeerKey == key {
+			switch {
+			case other.Encryption != l.Encryption:
+				return "the peer wants encryption " + string(other.Encryption)
+			case other.Dial == l.Dial:
+				return "both ends dial, or neither"
+			}
+			return ""
+		}
+	}
+	return "the peer has no link to this node"
+}
