@@ -16,6 +16,7 @@ type command func(args []string) int
 // commands is the dispatch table, by name.
 var commands = map[string]command{
 	"amd-smi":    standIn("amd-smi"),
+	"engine":     engine,
 	"faults":     faults,
 	"lspci":      standIn("lspci"),
 	"nvidia-smi": standIn("nvidia-smi"),
