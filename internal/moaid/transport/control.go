@@ -100,7 +100,10 @@ func (s *session) handle(m wire.Message) *SessionError {
 		s.mux.count.framesUnknown.Add(1)
 	case *wire.Engines:
 		s.engines.Store(&m.Engines)
-		s.deliver(m)
+		// Before SessionUp it is only part of what the session comes up with.
+		if s.announced.Load() {
+			s.deliver(m)
+		}
 	default:
 		s.deliver(m)
 	}
