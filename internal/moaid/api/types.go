@@ -108,6 +108,9 @@ type EngineStatus struct {
 	Draining    bool         `json:"draining"`
 	Stats       *EngineStats `json:"stats,omitempty"`
 	StagingFree int64        `json:"staging_free"`
+	// Incompatible says, for each engine of a peer that a pair names and whose
+	// fingerprint does not fit, why no KV may cross.
+	Incompatible []string `json:"incompatible,omitempty"`
 }
 
 // EngineStats is the last load feedback of an engine.

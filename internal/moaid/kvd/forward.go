@@ -1,0 +1,366 @@
+package kvd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
+)
+
+// Headers between gateways and the daemon.
+const (
+	headerTransfer = "X-Moai-Transfer"
+	headerSource   = "X-Moai-Source"
+	headerHold     = "X-Moai-Hold-Ms"
+	headerVerdict  = "X-Moai-Transfer-Verdict"
+)
+
+// forwards are the requests that are on their way, by transfer id, so that a
+// cancellation reaches them.
+type forwards struct {
+	mu    sync.Mutex
+	count int
+	m     map[string]map[*forward]struct{}
+}
+
+type forward struct{ cancel context.CancelCauseFunc }
+
+var errCancelled = errors.New("the request was cancelled")
+
+func (f *forwards) add(id string, x *forward) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count >= maxForwards {
+		return false
+	}
+	f.count++
+	if id != "" {
+		if f.m[id] == nil {
+			f.m[id] = map[*forward]struct{}{}
+		}
+		f.m[id][x] = struct{}{}
+	}
+	return true
+}
+
+func (f *forwards) remove(id string, x *forward) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count--
+	if delete(f.m[id], x); len(f.m[id]) == 0 {
+		delete(f.m, id)
+	}
+}
+
+func (f *forwards) cancel(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for x := range f.m[id] {
+		x.cancel(errCancelled)
+	}
+}
+
+// target is where a request goes, as the owner said.
+type target struct {
+	socket  string
+	verdict <-chan transfer.Verdict // nil: nothing to wait for
+}
+
+// forwardTo sends a request to an engine's socket, after its KV has come. The
+// body is read to its end first: only then does the server notice that a client
+// leaves, and only then can nothing of it be left in a cut stream.
+func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, path string) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	body, err := readBody(w, r)
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			apiError(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is longer than %d bytes", maxBody), "")
+			return
+		}
+		apiError(w, http.StatusBadRequest, "bad_request", "read the body: "+err.Error(), "")
+		return
+	}
+	id := strings.ToLower(r.Header.Get(headerTransfer))
+	fw := &forward{cancel}
+	if !d.forwards.add(id, fw) {
+		apiError(w, http.StatusServiceUnavailable, "too_many", "too many requests are being forwarded", "")
+		return
+	}
+	defer d.forwards.remove(id, fw)
+	tg, aerr := d.route(ctx, name, id, r.Header.Get(headerSource))
+	if aerr != nil {
+		d.metrics.forwarded.WithLabelValues(metricName(name), aerr.Code).Inc()
+		writeError(w, statusOf(aerr.Code), aerr)
+		return
+	}
+	if tg.verdict != nil && !d.await(ctx, w, id, tg.verdict) {
+		return
+	}
+	d.relay(ctx, w, r, name, path, tg.socket, body)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	defer func() { _ = r.Body.Close() }()
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+}
+
+// metricName keeps names that clients invent out of the metrics.
+func metricName(name string) string {
+	if validName(name) {
+		return name
+	}
+	return "invalid"
+}
+
+// route finds the engine and, for a request that names a transfer and its
+// source, claims.
+func (d *Daemon) route(ctx context.Context, name, id, source string) (target, *api.Error) {
+	var tg target
+	var fail *api.Error
+	var w wire.ID
+	var from enginesock.Endpoint
+	if id != "" {
+		var err error
+		if w, err = wire.ParseID(id); err != nil {
+			return tg, &api.Error{Code: "bad_request", Message: headerTransfer + ": " + err.Error()}
+		}
+	}
+	if source != "" {
+		var ok bool
+		if from.Node, from.Engine, ok = parsePeerName(source); !ok || id == "" {
+			return tg, &api.Error{Code: "bad_request", Message: headerSource + " must be node/engine, and come with " + headerTransfer}
+		}
+	}
+	err := d.own.call(ctx, func() {
+		e := d.engines[name]
+		switch {
+		case e == nil:
+			fail = &api.Error{Code: "unknown_engine", Message: fmt.Sprintf("node %s has no engine %q", d.cfg.Node, name)}
+			return
+		case e.reg.HTTPSocket == "":
+			fail = &api.Error{Code: "not_ready", Message: fmt.Sprintf("engine %s is registered without an HTTP socket", name)}
+			return
+		case e.draining && (id == "" || d.recvs[w] == nil && d.sends[w] == nil):
+			fail = &api.Error{Code: "draining", Message: fmt.Sprintf("engine %s is draining and takes no new requests", name)}
+			return
+		}
+		tg.socket = e.reg.HTTPSocket
+		if source == "" {
+			return
+		}
+		v, err := d.hold(e, w, from)
+		var r *transfer.Refused
+		if errors.As(err, &r) {
+			fail = &api.Error{Code: r.Code, Message: r.Why}
+			return
+		}
+		tg.verdict = v
+	})
+	if err != nil {
+		return tg, &api.Error{Code: "stopping", Message: err.Error()}
+	}
+	return tg, fail
+}
+
+func statusOf(code string) int {
+	switch code {
+	case "bad_request":
+		return http.StatusBadRequest
+	case "unknown_engine", "not_found", "unknown_id":
+		return http.StatusNotFound
+	case "conflict":
+		return http.StatusConflict
+	case "internal":
+		return http.StatusInternalServerError
+	}
+	return http.StatusServiceUnavailable
+}
+
+// await holds a request until its KV is ready or has failed; false means that
+// the client has left. The machine's deadlines bound the wait.
+func (d *Daemon) await(ctx context.Context, w http.ResponseWriter, id string, verdict <-chan transfer.Verdict) bool {
+	began := time.Now()
+	d.metrics.holds.Inc()
+	defer d.metrics.holds.Dec()
+	var v transfer.Verdict
+	select {
+	case v = <-verdict:
+	case <-d.own.done:
+		apiError(w, http.StatusServiceUnavailable, "stopping", errStopping.Error(), "")
+		return false
+	case <-ctx.Done():
+		d.metrics.held.WithLabelValues("client_left").Inc()
+		w1, _ := wire.ParseID(id) // was parsed before
+		d.own.post(func() { d.unhold(w1, verdict) })
+		if errors.Is(context.Cause(ctx), errCancelled) {
+			apiError(w, statusClientClosed, "cancelled", errCancelled.Error(), "")
+		}
+		return false
+	}
+	waited := time.Since(began)
+	d.metrics.stage("hold", waited.Seconds())
+	w.Header().Set(headerHold, strconv.FormatInt(waited.Milliseconds(), 10))
+	if v.Ready {
+		d.metrics.held.WithLabelValues("ready").Inc()
+		w.Header().Set(headerVerdict, "ready")
+	} else {
+		code := string(failureCode(v.Code))
+		d.metrics.held.WithLabelValues(code).Inc()
+		w.Header().Set(headerVerdict, "failed; code="+code)
+	}
+	return true
+}
+
+// statusClientClosed is nginx's code for a client that went away.
+const statusClientClosed = 499
+
+// hopHeaders are of one connection and never passed on.
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func dropHop(h http.Header) {
+	for _, list := range h.Values("Connection") {
+		for f := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(f))
+		}
+	}
+	for _, f := range hopHeaders {
+		h.Del(f)
+	}
+}
+
+// relay sends a request from memory and streams the answer, each piece at once.
+// An answer that breaks off breaks the client's connection too: it must not look
+// complete.
+func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Request, name, path, socket string, body []byte) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, "http://engine/"+strings.TrimPrefix(path, "/"), bytes.NewReader(body))
+	if err != nil {
+		apiError(w, http.StatusBadRequest, "bad_request", err.Error(), "")
+		return
+	}
+	req.URL.RawQuery = r.URL.RawQuery
+	req.Header = r.Header.Clone()
+	dropHop(req.Header)
+	req.Header.Del("Expect")
+	tr := engineTransport(socket)
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			if errors.Is(context.Cause(ctx), errCancelled) {
+				apiError(w, statusClientClosed, "cancelled", errCancelled.Error(), "")
+			}
+			return
+		}
+		d.metrics.forwarded.WithLabelValues(name, "unreachable").Inc()
+		d.log.Warn("engine not reachable", "engine", name, "error", err)
+		apiError(w, http.StatusBadGateway, "engine_unreachable", fmt.Sprintf("engine %s does not answer: %v", name, err), "")
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	d.metrics.forwarded.WithLabelValues(name, strconv.Itoa(resp.StatusCode)).Inc()
+	dropHop(resp.Header)
+	for k, vs := range resp.Header {
+		w.Header()[k] = vs
+	}
+	w.WriteHeader(resp.StatusCode)
+	if err := stream(w, resp.Body); err != nil {
+		panic(http.ErrAbortHandler) // the server's way to cut the connection
+	}
+}
+
+func stream(w http.ResponseWriter, from io.Reader) error {
+	rc := http.NewResponseController(w)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return werr
+			}
+			if ferr := rc.Flush(); ferr != nil {
+				return ferr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// engineTransport makes a connection for one request: an engine that closes idle
+// connections after its own time cannot then lose a request, and on a unix
+// socket a new connection costs microseconds.
+func engineTransport(socket string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var nd net.Dialer
+			return nd.DialContext(ctx, "unix", socket)
+		},
+		DisableCompression: true,
+		DisableKeepAlives:  true,
+	}
+}
+
+// probeHTTP asks an engine's /health every second and tells the owner.
+func (d *Daemon) probeHTTP(ctx context.Context, e *engine, socket string) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	last := "not asked yet"
+	for {
+		why := health(ctx, socket)
+		if ctx.Err() != nil {
+			return
+		}
+		if why != last {
+			last = why
+			if !d.own.post(func() {
+				if ctx.Err() == nil {
+					e.http = why
+					d.changed()
+				}
+			}) {
+				return
+			}
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func health(ctx context.Context, socket string) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/health", nil)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := engineTransport(socket).RoundTrip(req)
+	if err != nil {
+		return err.Error()
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return resp.Status
+	}
+	return ""
+}
