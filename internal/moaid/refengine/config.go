@@ -1,0 +1,81 @@
+package refengine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
+)
+
+// Role says what an engine is used for. It is told to operators only: every
+// engine can send and receive.
+type Role string
+
+// Roles of an engine.
+const (
+	RolePrefill Role = "prefill"
+	RoleDecode  Role = "decode"
+	RoleBoth    Role = "both"
+)
+
+// Config is an engine's configuration.
+type Config struct {
+	Name             string // registered with the daemon
+	Node             string // name of this host, as other engines' requests carry it
+	Role             Role
+	Model            string // preset of refmodel
+	Seed             uint64 // of the weights
+	ClaimSeed        uint64 // of the weights that the fingerprint claims; equal to Seed unless a test wants to be caught
+	BlockSize        int    // tokens
+	Blocks           int    // of KV; 0 for room for 131,072 tokens over all groups
+	MaxBatchedTokens int
+	MaxSeqs          int
+	HTTPSocket       string        // path
+	DaemonSocket     string        // path; "" for an engine without a connector
+	FailTransfers    bool          // a failed transfer fails its request
+	TransferWait     time.Duration // how long a request waits for KV, beyond the daemon's own deadlines
+	DownWait         time.Duration // how long a request waits for a daemon that is not there
+}
+
+// Default is a configuration that lacks only names and sockets.
+func Default() Config {
+	return Config{
+		Role: RoleBoth, Model: "moai/reciting", Seed: refmodel.DefaultSeed, ClaimSeed: refmodel.DefaultSeed,
+		BlockSize: refmodel.DefaultBlockSize, MaxBatchedTokens: 512, MaxSeqs: 64,
+		TransferWait: 60 * time.Second, DownWait: 3 * time.Second,
+	}
+}
+
+const defaultCacheTokens = 131072
+
+func (c *Config) check() error {
+	if c.Blocks == 0 && c.BlockSize > 0 {
+		c.Blocks = max(8, defaultCacheTokens/c.BlockSize)
+	}
+	switch {
+	case c.Name == "":
+		return errors.New("the engine needs a name")
+	case c.Role != RolePrefill && c.Role != RoleDecode && c.Role != RoleBoth:
+		return fmt.Errorf("role %q is none of prefill, decode, both", c.Role)
+	case c.BlockSize < 1 || c.BlockSize > 4096:
+		return fmt.Errorf("block size %d is outside 1 to 4096", c.BlockSize)
+	case c.Blocks < 2 || c.Blocks > 1<<20:
+		return fmt.Errorf("%d KV blocks are outside 2 to 1048576", c.Blocks)
+	case c.MaxBatchedTokens < 1 || c.MaxBatchedTokens > 1<<16:
+		return fmt.Errorf("%d batched tokens are outside 1 to 65536", c.MaxBatchedTokens)
+	case c.MaxSeqs < 1 || c.MaxSeqs > 4096:
+		return fmt.Errorf("%d sequences are outside 1 to 4096", c.MaxSeqs)
+	}
+	return nil
+}
+
+// Fingerprint is what the engine reports of its KV cache.
+func (c *Config) Fingerprint() (kvcache.Fingerprint, error) {
+	m, err := refmodel.Lookup(c.Model)
+	if err != nil {
+		return kvcache.Fingerprint{}, err
+	}
+	return m.Fingerprint(c.ClaimSeed, c.BlockSize)
+}
