@@ -55,9 +55,7 @@ func (x *exchange) runDecode(ctx context.Context) error {
 		x.g.metrics.upstreamError(x.decode.e.Node, "decode", de.class)
 		x.rec.notes = append(x.rec.notes, "decode "+x.decode.String()+": "+string(de.class))
 		x.decode.end(route.Failure)
-		if de.class.Unreachable() {
-			x.g.fleet.down(x.decode.e.Node, de.err)
-		}
+		x.g.fleet.lost(x.decode.e.Node, de.err)
 		x.tried[x.decode.e] = true
 		next, same := x.g.fleet.another(x.pool, x.poolAt, x.tried)
 		if next == nil {
@@ -134,11 +132,11 @@ func (x *exchange) tryDecode(ctx context.Context) (answered bool, err error) {
 		message, _, _ := says(a.whole)
 		return false, &decodeError{engine: x.decode.String(), class: upstream.ClassStatus, status: a.status, says: message}
 	}
+	if a.stream != nil {
+		return x.passStream(ctx, cancel, a)
+	}
 	x.verdict(a.header)
 	x.passHeader(a.header)
-	if a.stream != nil {
-		return true, x.passStream(ctx, cancel, a)
-	}
 	return true, x.passWhole(a)
 }
 

@@ -93,11 +93,17 @@ func TestAnotherDecodeEngine(t *testing.T) {
 	}{
 		{"503", func(w http.ResponseWriter, _ call) { w.WriteHeader(503) }, "status"},
 		{"cut before the answer", func(http.ResponseWriter, call) { panic(http.ErrAbortHandler) }, "cut"},
+		{"cut before the first event", func(w http.ResponseWriter, _ call) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, "cut"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, setup{decode: []func(http.ResponseWriter, call){c.first, decodes(3)}})
-			resp, got := b.post(`{"prompt":"a"}`)
-			if resp.StatusCode != 200 || !strings.Contains(got, "answer") || resp.Header.Get("X-Moai-Route") != "pd; p=p/p0; d=d1/e" {
+			resp, got := b.post(streamed)
+			if resp.StatusCode != 200 || !strings.HasPrefix(got, event(0)) || !strings.HasSuffix(got, "[DONE]\n\n") || resp.Header.Get("X-Moai-Route") != "pd; p=p/p0; d=d1/e" {
 				t.Errorf("got %d %s %v", resp.StatusCode, got, resp.Header)
 			}
 			if d := recv(t, b.d[1].calls, "the second engine's request"); d.header.Get("X-Moai-Source") != "p/p0" || d.fields["kv_transfer_params"] == nil {

@@ -143,6 +143,13 @@ func (f *fleet) down(node string, err error) {
 	f.report(node, func(*route.Engine) (route.State, string, int) { return route.Down, err.Error(), 0 })
 }
 
+// lost takes a node out of use if the error of a request shows that it is down.
+func (f *fleet) lost(node string, err error) {
+	if err != nil && upstream.Down(err) {
+		f.down(node, err)
+	}
+}
+
 // watch gives a channel that is closed at the next change of a state.
 func (f *fleet) watch() <-chan struct{} {
 	f.mu.Lock()

@@ -42,7 +42,7 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 		p.end(route.Failure)
 		switch {
 		case class.Unreachable():
-			x.g.fleet.down(p.e.Node, err)
+			x.g.fleet.lost(p.e.Node, err)
 			return nil, reasonUnreachable, nil
 		case class == upstream.ClassTimeout:
 			reason = reasonTimeout

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/route"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/sse"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/upstream"
 )
 
 const (
@@ -26,13 +27,18 @@ var buffers = sync.Pool{New: func() any { return new([streamBuffer]byte) }}
 var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEvent)
 
 // passStream passes events on as they come, whole ones only, so that a stream
-// which breaks can still end with an event that says so.
-func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFunc, a *attempt) error {
-	x.rec.stage, x.rec.status = stageStream, a.status
-	x.w.WriteHeader(a.status)
+// which breaks can still end with an event that says so. A stream that breaks
+// before its first event is no answer: another engine may be asked.
+func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFunc, a *attempt) (answered bool, err error) {
 	t := newTarget(x.w, time.Duration(x.g.timeouts.Client))
+	t.first = func() {
+		x.rec.stage, x.rec.status = stageStream, a.status
+		x.verdict(a.header)
+		x.passHeader(a.header)
+		x.w.WriteHeader(a.status)
+	}
 	idle := time.AfterFunc(time.Duration(x.g.timeouts.StreamIdle), func() { cancel(errStreamIdle) })
-	err := x.copyEvents(a.stream.Body, t, idle)
+	err = x.copyEvents(a.stream.Body, t, idle)
 	idle.Stop()
 	gone := errors.Is(err, errClientGone) || x.r.Context().Err() != nil && !errors.Is(context.Cause(x.r.Context()), errStopped)
 	if err != nil {
@@ -47,16 +53,22 @@ func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFun
 	case gone:
 		x.decode.end(route.Neutral)
 		x.abandon()
-		return errClientGone
+		return true, errClientGone
+	case t.first != nil:
+		class := upstream.ClassCut
+		if errors.Is(context.Cause(ctx), errStreamIdle) {
+			class = upstream.ClassTimeout
+		}
+		return false, &decodeError{engine: x.decode.String(), class: class, err: err}
 	default:
 		x.decode.end(route.Failure)
 		x.abandon()
 		err = x.tellBroken(ctx, t, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errClientGone, err)
+		return true, fmt.Errorf("%w: %w", errClientGone, err)
 	}
-	return nil
+	return true, nil
 }
 
 // tellBroken ends a broken stream with an event that clients read as an error.
@@ -144,6 +156,7 @@ type target struct {
 	rc       *http.ResponseController
 	patience time.Duration
 	armed    time.Time
+	first    func() // called before the first write, nil afterwards
 }
 
 func newTarget(w http.ResponseWriter, patience time.Duration) *target {
@@ -152,6 +165,10 @@ func newTarget(w http.ResponseWriter, patience time.Duration) *target {
 
 // write writes and flushes.
 func (t *target) write(b []byte) error {
+	if t.first != nil {
+		t.first()
+		t.first = nil
+	}
 	if now := time.Now(); now.Sub(t.armed) > t.patience/8 {
 		t.armed = now
 		if err := t.rc.SetWriteDeadline(now.Add(t.patience)); err != nil {

@@ -38,5 +38,13 @@ func Classify(err error) Class {
 	return ClassCut
 }
 
+// Down reports whether err shows that nothing is to be had from the node now. A
+// connection that was only too late does not: the node may be busy.
+func Down(err error) bool {
+	var ne net.Error
+	c := Classify(err)
+	return c == ClassKey || c == ClassDial && !(errors.As(err, &ne) && ne.Timeout())
+}
+
 // Unreachable reports whether the daemon cannot have seen the request.
 func (c Class) Unreachable() bool { return c == ClassKey || c == ClassDial }

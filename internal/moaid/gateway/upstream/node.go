@@ -23,8 +23,12 @@ const (
 	// maxConns bounds the connections for requests to one node; each carries
 	// one request. More requests wait.
 	maxConns = 8192
+	// maxDials bounds the connections that are being made to one node at a time.
+	// The daemon closes the oldest of more than 64 that have not shown their key
+	// yet, and a burst of handshakes would make each of them late.
+	maxDials = 16
 	// maxIdle connections are kept for the next requests.
-	maxIdle = 64
+	maxIdle = 256
 	// idleTimeout must be below the daemon's (60 s at least), so that a request
 	// does not meet a connection which the daemon is about to close.
 	idleTimeout = 30 * time.Second
@@ -57,7 +61,8 @@ func NewNode(c NodeConfig) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.Node, err)
 	}
-	d := &dialer{node: c.Node, addresses: c.Addresses, timeout: c.DialTimeout, tls: tlsConfig(c.Node, key, c.Certificate)}
+	d := &dialer{node: c.Node, addresses: c.Addresses, timeout: c.DialTimeout, tls: tlsConfig(c.Node, key, c.Certificate),
+		slots: make(chan struct{}, maxDials)}
 	pool := func(most, idle int) *http.Transport {
 		return &http.Transport{
 			DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return d.dial(ctx) },

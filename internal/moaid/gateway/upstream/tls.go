@@ -85,7 +85,8 @@ type dialer struct {
 	addresses []string
 	timeout   time.Duration // for one address, TLS included
 	tls       *tls.Config
-	good      atomic.Int64 // index of the address that worked last
+	slots     chan struct{} // taken while a connection is being made
+	good      atomic.Int64  // index of the address that worked last
 }
 
 // DialError says that no address worked.
@@ -102,6 +103,12 @@ func (e *DialError) Error() string {
 func (e *DialError) Unwrap() error { return e.Err }
 
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	first := int(d.good.Load())
 	var errs []error
 	for i := range d.addresses {
