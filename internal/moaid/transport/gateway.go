@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -65,6 +66,8 @@ func newGateway(m *Mux, h http.Handler) *gateway {
 			return ctx
 		},
 		ConnState: g.connState,
+		// What a client's connection does to the server is no news for operators.
+		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
 	}
 	m.goIfOpen(func() {
 		defer close(g.served)

@@ -218,21 +218,23 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 	noLeaks(t)
 	stall := make(chan struct{})
 	var p *proxy
-	a := newNode(t, "a", func(o *Options) { o.Timing.Idle = 300 * time.Millisecond; o.Timing.Ping = 20 * time.Millisecond })
-	b := newNode(t, "b", nil)
+	a := newNode(t, "a", nil)
+	b := newNode(t, "b", func(o *Options) { o.Timing.Idle = 300 * time.Millisecond })
 	connect(a, b, api.EncryptionAEAD, 1, func(target string) string {
 		p = newProxy(t, target)
 		return p.ln.Addr().String()
 	})
 	a.rec.await(t, "up")
-	// From now on nothing passes to b, so no PONG comes back.
+	b.rec.await(t, "up")
+	// From now on nothing passes to b.
 	p.mu.Lock()
 	p.tamper = func(*proxied, []byte) { p.mu.Unlock(); <-stall; p.mu.Lock() }
 	p.mu.Unlock()
 	defer close(stall)
-	b.mux.RemovePeer("a") // whose GOODBYE passes, unless silence is noticed first
-	e := a.rec.await(t, "down")
-	if !strings.Contains(e.err.Error(), "heard nothing") && !isEnd(e.err, wire.CodeNotPaired, true) {
+	if e := b.rec.await(t, "down"); !strings.Contains(e.err.Error(), "heard nothing from node a for 300ms") {
+		t.Error(e.err)
+	}
+	if e := a.rec.await(t, "down"); !isEnd(e.err, wire.CodeProtocol, true) || !strings.Contains(e.err.Error(), "heard nothing") {
 		t.Error(e.err)
 	}
 }

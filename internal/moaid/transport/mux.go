@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
 
@@ -135,9 +134,7 @@ func (m *Mux) PinsChanged() {
 	}
 	m.mu.Unlock()
 	for _, s := range all {
-		if _, node, ok := m.opt.Pins.Allowed(s.key, api.RolePeer); !ok || node != s.node {
-			s.Close(wire.CodeUntrusted, "the key "+KeyString(s.key)+" is no longer trusted")
-		}
+		s.checkPin()
 	}
 	if m.http != nil {
 		m.http.pinsChanged()
@@ -199,7 +196,7 @@ func (m *Mux) Probe(ctx context.Context, node string, bytes int64) (ProbeResult,
 }
 
 // Close ends everything and waits for it: after it returns, no Handler method
-// runs and nothing of the Mux is left.
+// runs and nothing of the Mux is left. It must not be called from a Handler.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	m.closed = true

@@ -98,6 +98,7 @@ func (m *Mux) newSession(p sessionParams) (*session, error) {
 // run is the session's owner: it brings it up, waits for its end, and waits for
 // everything that it started. open starts the streams at the end that dials.
 func (s *session) run(open func() error) *SessionError {
+	s.checkPin() // it may have gone between the handshake and the registration
 	s.wg.Go(s.writeLoop)
 	s.wg.Go(s.readLoop)
 	if open != nil {
@@ -173,6 +174,13 @@ func (m *Mux) uninstall(s *session, cause *SessionError, wasUp bool) {
 		s.link.note(cause.Error())
 	}
 	m.log.Info("session ended", "peer", s.node, "session", s.id.String(), "was_up", wasUp, "error", cause)
+}
+
+// checkPin ends the session if its key is no longer pinned for its node.
+func (s *session) checkPin() {
+	if _, node, ok := s.mux.opt.Pins.Allowed(s.key, api.RolePeer); !ok || node != s.node {
+		s.Close(wire.CodeUntrusted, "the key "+KeyString(s.key)+" of node "+s.node+" is no longer trusted on node "+s.mux.opt.Node)
+	}
 }
 
 // fail begins the end of the session; the first cause counts.
