@@ -66,7 +66,7 @@ func Open(c Config) (*Lab, error) {
 		return nil, fmt.Errorf("state of lab %s: %w", c.Name, err)
 	}
 	if err := json.Unmarshal(text, &l.Plan); err != nil {
-		return nil, fmt.Errorf("state of lab %s, %s: %w", c.Name, l.planFile(), err)
+		return nil, fmt.Errorf("state of lab %s, %s: %w; delete that file, then `lab down` takes the rest away", c.Name, l.planFile(), err)
 	}
 	return l, nil
 }
