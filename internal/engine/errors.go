@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
-	"github.com/moai-dev/terraform-provider-moai/internal/host"
 )
 
 // diedError says that an engine does not stay up.
@@ -64,25 +63,3 @@ func blame(s engines.Spec, exit int, log string) string {
 	}
 	return "kind"
 }
-
-// nodeError says that a host carries no node of this fleet.
-type nodeError struct {
-	host, fleet string
-	marker      *host.Marker
-}
-
-// Error implements error.
-func (e *nodeError) Error() string {
-	if e.marker == nil {
-		return fmt.Sprintf("%s carries no node of any fleet", e.host)
-	}
-	return fmt.Sprintf("%s belongs to fleet %q, not to %q", e.host, e.marker.Fleet, e.fleet)
-}
-
-// Explain implements diagnose.Explained.
-func (e *nodeError) Explain() (summary, fix string) {
-	return "Host is not a node of this fleet", "Pass a moai_node of this configuration as node, and let it be applied first. Nothing was changed"
-}
-
-// DiagnosticAttribute implements diagnose.Attributed.
-func (e *nodeError) DiagnosticAttribute() string { return "node" }

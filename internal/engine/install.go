@@ -71,7 +71,7 @@ func (i *installer) install(ctx context.Context, d desired, began func()) (outco
 // converge writes what is missing, registers the engine and has it running. It
 // returns how often systemd had restarted the unit by then.
 func (i *installer) converge(ctx context.Context, d desired, began func()) (restarts int, err error) {
-	if err := i.nodeIsOurs(ctx); err != nil {
+	if err := service.RequireNode(ctx, i.host, i.fleet.Name()); err != nil {
 		return 0, err
 	}
 	found, err := d.service.Inspect(ctx, i.host)
@@ -97,19 +97,6 @@ func (i *installer) converge(ctx context.Context, d desired, began func()) (rest
 		return 0, err
 	}
 	return found.Unit.NRestarts, nil
-}
-
-// nodeIsOurs refuses a host on which this fleet has no node: nothing else of ours
-// belongs on it.
-func (i *installer) nodeIsOurs(ctx context.Context) error {
-	m, err := i.host.ReadMarker(ctx)
-	if err != nil {
-		return err
-	}
-	if m == nil || m.Fleet != i.fleet.Name() {
-		return &nodeError{host: i.host.String(), fleet: i.fleet.Name(), marker: m}
-	}
-	return nil
 }
 
 // register tells the daemon of the engine. anew reports that sessions opened

@@ -189,8 +189,7 @@ func (c *converger) read(ctx context.Context) (words map[string]string, silent [
 
 // remove makes every node's daemon forget the pair. note receives what a person
 // should know.
-func (c *converger) remove(ctx context.Context, note func(string)) error {
-	var errs []error
+func (c *converger) remove(ctx context.Context, note func(string)) (errs []error) {
 	for _, e := range c.pools.nodes() {
 		err := c.forget(ctx, e)
 		var other *fleet.IdentityError
@@ -201,7 +200,7 @@ func (c *converger) remove(ctx context.Context, note func(string)) error {
 			errs = append(errs, c.placed(e, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // forget makes one daemon forget the pair. A daemon that is provably gone has

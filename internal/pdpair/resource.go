@@ -61,22 +61,14 @@ func (r *Resource) Configure(_ context.Context, req resource.ConfigureRequest, r
 	r.fleet = f
 }
 
-// diagnose makes diagnostics of an error, one for each error that was joined.
-func diagnostics(doing string, err error) diag.Diagnostics {
-	var diags diag.Diagnostics
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only errors.Join of our own
-		for _, e := range joined.Unwrap() {
-			diags.Append(diagnostics(doing, e)...)
-		}
-		return diags
-	}
+// diagnostic makes a diagnostic of an error, at the attribute that it belongs to.
+func diagnostic(doing string, err error) diag.Diagnostic {
 	s := diagnose.Subject{Doing: doing}
 	var p *placedError
 	if errors.As(err, &p) {
 		s.Coordinates, s.Node, s.At = p.coord, p.at, p.at
 	}
-	diags.Append(diagnose.Error(s, err))
-	return diags
+	return diagnose.Error(s, err)
 }
 
 // Create implements resource.Resource.
@@ -140,7 +132,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 	m.settle()
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}
 	if err := c.register(ctx, former, func() { save(*m) }); err != nil {
-		diags.Append(diagnostics(doing, err)...)
+		diags.Append(diagnostic(doing, err))
 		return diags
 	}
 	if planned.ValueBool() && !planned.IsUnknown() {
@@ -151,7 +143,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 	f, err := c.verify(ctx)
 	if err != nil {
 		save(*m)
-		diags.Append(diagnostics("verify the pair", err)...)
+		diags.Append(diagnostic("verify the pair", err))
 		return diags
 	}
 	m.Verified = types.BoolValue(len(f.wrong) == 0 && len(f.open) == 0)
@@ -235,12 +227,12 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 		return
 	}
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}
-	err := c.remove(ctx, func(s string) { resp.Diagnostics.AddWarning("Pair was not removed everywhere", s) })
-	if err == nil {
-		return
+	unreachable := false
+	for _, err := range c.remove(ctx, func(s string) { resp.Diagnostics.AddWarning("Pair was not removed everywhere", s) }) {
+		resp.Diagnostics.Append(diagnostic("remove the pair", err))
+		unreachable = unreachable || ssh.Retryable(err)
 	}
-	resp.Diagnostics.Append(diagnostics("remove the pair", err)...)
-	if ssh.Retryable(err) {
+	if unreachable {
 		resp.Diagnostics.AddWarning("Pair stays in the state", "It is still known to a node that could not be reached. Make the node reachable and destroy again. "+
 			"If the node is gone for ever, take the pair out of the state: terraform state rm <address of this resource>.")
 	}

@@ -1,0 +1,158 @@
+package router
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
+	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
+	"github.com/moai-dev/terraform-provider-moai/internal/service"
+)
+
+// installer does things for one router on one machine.
+type installer struct {
+	fleet *fleet.Fleet
+	node  *fleet.Node
+	host  *host.Host
+}
+
+func openInstaller(ctx context.Context, f *fleet.Fleet, n *fleet.Node) (*installer, error) {
+	h, err := n.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &installer{fleet: f, node: n, host: h}, nil
+}
+
+// install brings the host to what d says, and the nodes of the pairs to trust it,
+// and returns the router's public key. began is called once, after the first
+// change. former are nodes of the pairs as they were.
+func (i *installer) install(ctx context.Context, s spec, d desired, former []engineref.Ref, began func()) (key string, err error) {
+	err = i.host.WithLock(ctx, i.fleet.Writer(d.service.Owner.Resource), func(ctx context.Context, _ *host.Lock) error {
+		key, err = i.converge(ctx, s, d, former, began)
+		return err
+	})
+	return key, err
+}
+
+func (i *installer) converge(ctx context.Context, s spec, d desired, former []engineref.Ref, began func()) (string, error) {
+	if err := service.RequireNode(ctx, i.host, i.fleet.Name()); err != nil {
+		return "", err
+	}
+	found, err := d.service.Inspect(ctx, i.host)
+	if err != nil {
+		return "", err
+	}
+	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
+		return "", err
+	}
+	began()
+	change, err := d.service.Install(ctx, i.host)
+	if err != nil {
+		return "", err
+	}
+	if err := i.host.MakeDir(ctx, stateDir(s.name), 0o700, userDaemon, groupMoai); err != nil {
+		return "", err
+	}
+	hadKey, err := i.hasKey(ctx, s.name)
+	if err != nil {
+		return "", err
+	}
+	key, err := i.publicKey(ctx, s.name)
+	if err != nil {
+		return "", err
+	}
+	// The nodes trust the key before the router starts, so that its first connection is not refused.
+	if err := i.pin(ctx, s, key, former); err != nil {
+		return "", err
+	}
+	restart := found.Unit.Active() && (change.Unit || change.Config || found.Unit.NeedDaemonReload || !hadKey)
+	if err := d.service.Start(ctx, i.host, restart); err != nil {
+		return "", &startError{unit: d.service.Unit, listen: s.listen, err: err}
+	}
+	return key, nil
+}
+
+func (i *installer) hasKey(ctx context.Context, name string) (bool, error) {
+	files, _, err := i.host.Inspect(ctx, []string{keyPath(name)}, nil)
+	if err != nil {
+		return false, err
+	}
+	return files[0].Exists(), nil
+}
+
+// publicKey has the router's user make the key, unless there is one, and returns
+// its public half.
+func (i *installer) publicKey(ctx context.Context, name string) (string, error) {
+	out, err := i.host.Exec(ctx, "runuser", "-u", userDaemon, "--", host.MoaidPath, "keygen", "--key", keyPath(name))
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(out))
+	if !validKey(key) {
+		return "", fmt.Errorf("%s: moaid keygen printed %.80q, which is no public key", i.host, key)
+	}
+	return key, nil
+}
+
+// validKey checks the text form of a public key.
+func validKey(s string) bool {
+	rest, ok := strings.CutPrefix(s, "ed25519:")
+	b, err := base64.StdEncoding.Strict().DecodeString(rest)
+	return ok && err == nil && len(b) == ed25519.PublicKeySize
+}
+
+// uninstall leaves the host without the router. It works from every partial state.
+func (i *installer) uninstall(ctx context.Context, s spec, d desired, note func(string)) error {
+	found, err := d.service.Inspect(ctx, i.host)
+	if err != nil {
+		return err
+	}
+	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
+		note(fmt.Sprintf("%s. Nothing of it was touched.", err))
+		return nil
+	}
+	return i.host.WithLock(ctx, i.fleet.Writer(d.service.Owner.Resource), func(ctx context.Context, _ *host.Lock) error {
+		if err := d.service.Remove(ctx, i.host); err != nil {
+			return err
+		}
+		_, err := i.host.RemoveTree(ctx, stateDir(s.name))
+		return err
+	})
+}
+
+// startError says that the router does not come up.
+type startError struct {
+	unit, listen string
+	err          error
+}
+
+// Error implements error.
+func (e *startError) Error() string { return e.err.Error() }
+
+// Unwrap implements the protocol of errors.Is.
+func (e *startError) Unwrap() error { return e.err }
+
+// Explain implements diagnose.Explained.
+func (e *startError) Explain() (summary, fix string) {
+	if e.busy() {
+		return "Router cannot listen", fmt.Sprintf("Something else on the node listens on %s already, or the node has no such address: choose another one", e.listen)
+	}
+	return "Router does not come up", "Its last log lines are below. Correct the cause and apply again"
+}
+
+// DiagnosticAttribute implements diagnose.Attributed.
+func (e *startError) DiagnosticAttribute() string {
+	if e.busy() {
+		return "listen"
+	}
+	return "node"
+}
+
+func (e *startError) busy() bool {
+	return strings.Contains(e.err.Error(), "listen for clients") || strings.Contains(e.err.Error(), "address already in use")
+}
