@@ -77,7 +77,8 @@ func TestMI300XHost(t *testing.T) {
 	}
 	// Before ROCm 7 the list stood bare.
 	bare := strings.TrimSpace(two["amd-smi-static"].Text)
-	bare = strings.TrimSuffix(bare[strings.Index(bare, "["):], "}")
+	_, bare, _ = strings.Cut(bare, "[")
+	bare = "[" + strings.TrimSuffix(bare, "}")
 	two["amd-smi-static"] = Section{Text: bare}
 	if g := Parse(with(two)); g.Models()["MI300X"] != 2 || g.Accelerators[1].MemoryBytes != 196592<<20 {
 		t.Errorf("%+v", g)

@@ -104,7 +104,7 @@ func (p *parser) accelerators() {
 	_, onPCI := p.raw.text("lspci")
 	nvidia := p.merge(byVendor[VendorNVIDIA], onPCI, p.nvidia, "nvidia-smi")
 	amd := p.merge(byVendor[VendorAMD], onPCI, p.amd, "amd-smi-static")
-	p.f.Accelerators = append(nvidia, amd...)
+	p.f.Accelerators = slices.Concat(nvidia, amd)
 	switch {
 	case len(nvidia) > 0 && len(amd) > 0:
 		p.f.Vendor = VendorMixed

@@ -29,7 +29,6 @@ type bed struct {
 	owner  string
 	group  string
 	age    func(d time.Duration) // lets the held lock age
-	lock   string
 	// again is another Host on the same machine, as another process has it.
 	again func() *host.Host
 }

@@ -127,7 +127,7 @@ func (c *Conn) dial(ctx context.Context) (*link, error) {
 			return nil, err
 		}
 		opts.Log("ssh connection failed, trying again", "target", c.target.String(), "attempt", n, "error", c.Redact(err.Error()))
-		timer := time.NewTimer(backoff(opts.BackoffBase, n, rand.Float64()))
+		timer := time.NewTimer(backoff(opts.BackoffBase, n, rand.Float64())) //nolint:gosec // jitter is no secret
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -183,7 +183,7 @@ func (c *Conn) keepalive(l *link) {
 	tick := time.NewTicker(opts.KeepaliveInterval)
 	defer tick.Stop()
 	misses := 0
-	answers := make(chan error, 1)
+	answers := make(chan struct{}, 1)
 	pending := false
 	for {
 		select {
@@ -203,8 +203,8 @@ func (c *Conn) keepalive(l *link) {
 			}
 			pending = true
 			go func() {
-				_, _, err := l.client.SendRequest("keepalive@openssh.com", true, nil)
-				answers <- err
+				_, _, _ = l.client.SendRequest("keepalive@openssh.com", true, nil)
+				answers <- struct{}{}
 			}()
 		}
 	}

@@ -27,7 +27,7 @@ func (c Cmd) argv() ([]string, error) {
 	case c.Script != "":
 		return append([]string{"sh", "-c", c.Script, "moai"}, c.Args...), nil
 	case len(c.Args) > 0:
-		return nil, errors.New("Args belong to Script; give Argv whole")
+		return nil, errors.New("arguments go with a script; give Argv whole")
 	}
 	return c.Argv, nil
 }
@@ -74,10 +74,14 @@ func (c *Conn) runOn(ctx context.Context, cmd Cmd, mode sudoMode) (Result, error
 		return Result{}, err
 	}
 	out, errs := &capture{limit: c.pool.opts.OutputLimit}, &capture{limit: c.pool.opts.OutputLimit}
-	done := make(chan error, 1)
-	go func() { done <- p.drive(cmd.Stdin, out, errs, c.target.Become.Password) }()
+	done := make(chan struct{})
+	var ended error // valid after done
+	go func() {
+		defer close(done)
+		ended = p.drive(cmd.Stdin, out, errs, c.target.Become.Password)
+	}()
 	select {
-	case err = <-done:
+	case <-done:
 		p.end()
 	case <-ctx.Done():
 		p.kill()
@@ -93,6 +97,7 @@ func (c *Conn) runOn(ctx context.Context, cmd Cmd, mode sudoMode) (Result, error
 	res := Result{Stdout: out.bytes(), Stderr: errs.bytes()}
 	var exit *ssh.ExitError
 	var missing *ssh.ExitMissingError
+	err = ended
 	switch {
 	case err == nil:
 		return res, nil

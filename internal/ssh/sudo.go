@@ -96,6 +96,7 @@ func wrapSudo(argv []string, mode sudoMode) []string {
 		return append([]string{"sudo", "-n", "--"}, argv...)
 	case sudoPassword:
 		return append([]string{"sudo", "-S", "-p", sudoPrompt, "--", "sh", "-c", "printf '" + strings.TrimSpace(sudoReady) + "\\n' >&2; exec \"$@\"", "moai"}, argv...)
+	case sudoRoot, sudoUnknown:
 	}
 	return argv
 }

@@ -108,7 +108,7 @@ func (t Target) key() string {
 	h := sha256.New()
 	w := func(parts ...string) {
 		for _, p := range parts {
-			fmt.Fprintf(h, "%d:%s", len(p), p)
+			_, _ = fmt.Fprintf(h, "%d:%s", len(p), p) // a hash never fails
 		}
 	}
 	w(t.Host, strconv.Itoa(port(t.Port)), t.User, t.PrivateKey.Reveal(), t.HostKey, t.KnownHosts,

@@ -59,10 +59,10 @@ func EscapeName(s string) string {
 func UnescapeName(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '-':
+		switch s[i] {
+		case '-':
 			b.WriteByte('/')
-		case s[i] == '\\':
+		case '\\':
 			var c byte
 			if i+4 > len(s) || s[i+1] != 'x' {
 				return "", fmt.Errorf("escape at byte %d of %q is not \\xNN", i, s)

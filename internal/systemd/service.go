@@ -38,10 +38,10 @@ type Service struct {
 	RuntimeDirectoryPreserve string // no, yes, restart
 
 	Restart                string        // default always
-	RestartSec             time.Duration // default 1 s
-	WatchdogSec            time.Duration
-	TimeoutStartSec        time.Duration
-	TimeoutStopSec         time.Duration
+	RestartSec             time.Duration //nolint:staticcheck // named as systemd names it; default 1 s
+	WatchdogSec            time.Duration //nolint:staticcheck // named as systemd names it
+	TimeoutStartSec        time.Duration //nolint:staticcheck // named as systemd names it
+	TimeoutStopSec         time.Duration //nolint:staticcheck // named as systemd names it
 	KillMode               string
 	KillSignal             string
 	FileDescriptorStoreMax int // with it, descriptors are kept over restarts

@@ -1,6 +1,7 @@
 package sshtest
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -86,7 +87,7 @@ type Server struct {
 // New starts a server. h may be nil: then only what [Server.On] was told has an answer. It ends with the test.
 func New(t TB, h Handler) *Server {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Errorf("sshtest: listen: %v", err)
 		return nil
