@@ -28,7 +28,7 @@ func (c *Client) EngineHTTP(ctx context.Context, engine, method, path string, he
 	}
 	for seg := range strings.SplitSeq(u.Path, "/") {
 		if seg == ".." {
-			return nil, fmt.Errorf("path %q must not contain ..", path)
+			return nil, fmt.Errorf("path %q must not contain dot segments", path)
 		}
 	}
 	r, err := c.request(ctx, method, base+"/http"+u.RequestURI(), body)

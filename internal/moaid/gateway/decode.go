@@ -16,6 +16,10 @@ import (
 // may not read the KV, serves the request.
 const reasonFailover = "decode_failover"
 
+// reasonRefused: decode's daemon takes no transfer with this id, as when another
+// engine of its node has claimed it before.
+const reasonRefused = "transfer_refused"
+
 var (
 	errFirstByte  = errors.New("no answer came in time")
 	errStreamIdle = errors.New("the stream was silent for too long")
@@ -42,14 +46,19 @@ func (x *exchange) runDecode(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			x.decode.end(route.Neutral)
-			x.abandon()
+			x.abandon(ctx)
 			return errClientGone
 		}
 		var de *decodeError
 		if !errors.As(err, &de) {
 			x.decode.end(route.Neutral)
-			x.abandon()
+			x.abandon(ctx)
 			return err
+		}
+		if de.status == http.StatusConflict {
+			x.abandon(ctx)
+			x.decodeOnly(reasonRefused)
+			continue
 		}
 		failed = append(failed, de)
 		x.g.metrics.upstreamError(x.decode.e.Node, "decode", de.class)
@@ -59,11 +68,11 @@ func (x *exchange) runDecode(ctx context.Context) error {
 		x.tried[x.decode.e] = true
 		next, same := x.g.fleet.another(x.pool, x.poolAt, x.tried)
 		if next == nil {
-			x.abandon()
+			x.abandon(ctx)
 			return x.nobody(failed)
 		}
 		if x.params != nil && !same {
-			x.abandon()
+			x.abandon(ctx)
 			x.decodeOnly(reasonFailover)
 		}
 		x.decode = next
@@ -116,8 +125,8 @@ func (x *exchange) nobody(failed []*decodeError) error {
 
 // tryDecode asks one engine. answered says that the client got an answer, or
 // left while it did; otherwise another engine may be asked.
-func (x *exchange) tryDecode(ctx context.Context) (answered bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (x *exchange) tryDecode(client context.Context) (answered bool, err error) {
+	ctx, cancel := context.WithCancelCause(client)
 	defer cancel(nil)
 	a, err := x.postDecode(ctx, cancel)
 	if err != nil {
@@ -127,17 +136,30 @@ func (x *exchange) tryDecode(ctx context.Context) (answered bool, err error) {
 		}
 		return false, &decodeError{engine: x.decode.String(), class: class, err: err}
 	}
-	switch a.status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		message, _, _ := says(a.whole)
+	if message, again := x.another(a); again {
 		return false, &decodeError{engine: x.decode.String(), class: upstream.ClassStatus, status: a.status, says: message}
 	}
 	if a.stream != nil {
-		return x.passStream(ctx, cancel, a)
+		return x.passStream(client, ctx, cancel, a)
 	}
 	x.verdict(a.header)
 	x.passHeader(a.header)
-	return true, x.passWhole(a)
+	return true, x.passWhole(ctx, a)
+}
+
+// another reports whether an answer is about the way to the engine and not about
+// the request, so that another way may work, and gives its message.
+func (x *exchange) another(a *attempt) (message string, again bool) {
+	message, _, code := says(a.whole)
+	switch a.status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return message, true
+	case http.StatusNotFound: // the daemon's code: the engine itself may not know the model
+		return message, code == "unknown_engine"
+	case http.StatusConflict: // the daemon refuses the transfer, not the request
+		return message, x.params != nil
+	}
+	return "", false
 }
 
 // postDecode sends the request; a body that is no stream is read to its end.
@@ -205,7 +227,7 @@ func (x *exchange) passHeader(from http.Header) {
 }
 
 // passWhole passes an answer on that is no stream.
-func (x *exchange) passWhole(a *attempt) error {
+func (x *exchange) passWhole(ctx context.Context, a *attempt) error {
 	switch {
 	case a.status >= http.StatusInternalServerError:
 		x.g.metrics.upstreamError(x.decode.e.Node, "decode", upstream.ClassStatus)
@@ -216,7 +238,7 @@ func (x *exchange) passWhole(a *attempt) error {
 		x.decode.end(route.Success)
 	}
 	if a.status != http.StatusOK {
-		x.abandon() // prefill may still hold pages for it
+		x.abandon(ctx) // prefill may still hold pages for it
 	}
 	x.rec.status, x.rec.bytesOut = a.status, len(a.whole)
 	x.w.Header().Set("Content-Length", fmt.Sprint(len(a.whole)))

@@ -58,9 +58,10 @@ func (g *Gateway) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{g: g, w: w, r: r, id: newID(), tried: route.Tried{}, poolAt: -1}
 	x.rid = requestID(r.Header.Get("X-Request-Id"), x.id)
 	x.rec = record{start: time.Now(), id: x.id, rid: x.rid, path: r.URL.Path, route: routeNone, stage: stageRead}
-	defer func() { g.finish(r.Context(), &x.rec) }()
+	ctx := r.Context()
+	defer g.finish(ctx, &x.rec)
 	w.Header().Set("X-Request-Id", x.rid)
-	if err := x.serve(r.Context()); err != nil {
+	if err := x.serve(ctx); err != nil {
 		x.fail(err)
 	}
 }
@@ -157,9 +158,9 @@ func (x *exchange) decodeOnly(reason string) {
 }
 
 // abandon tells the daemons that took part that nobody waits any more.
-func (x *exchange) abandon() {
+func (x *exchange) abandon(ctx context.Context) {
 	if x.prefill != nil {
-		x.g.cancelTransfer(x.id, x.prefill, x.decode)
+		x.g.cancelTransfer(ctx, x.id, x.prefill, x.decode)
 	}
 }
 

@@ -114,6 +114,23 @@ func TestAnotherDecodeEngine(t *testing.T) {
 	}
 }
 
+// A transfer that decode's daemon refuses costs the transfer, not the request.
+func TestDecodeRefusesTheTransfer(t *testing.T) {
+	b := newBench(t, setup{decode: []func(http.ResponseWriter, call){func(w http.ResponseWriter, c call) {
+		if c.header.Get("X-Moai-Source") != "" {
+			w.WriteHeader(409)
+			_, _ = io.WriteString(w, `{"error":{"code":"conflict","message":"claimed by another engine"}}`)
+			return
+		}
+		decodes(1)(w, c)
+	}}})
+	resp, got := b.post(`{"prompt":"a"}`)
+	if resp.StatusCode != 200 || resp.Header.Get("X-Moai-Route") != "decode-only; reason=transfer_refused; d=d0/e" {
+		t.Errorf("got %d %s %v", resp.StatusCode, got, resp.Header)
+	}
+	recv(t, b.p.cancels, "prefill's cancel")
+}
+
 func TestDecodeRefusesConnections(t *testing.T) {
 	b := newBench(t, setup{decode: []func(http.ResponseWriter, call){decodes(3), decodes(3)}})
 	b.d[0].stop()

@@ -199,7 +199,7 @@ func (g *Gateway) tell(states ...string) {
 
 // cancelTransfer tells daemons that the client of a transfer has gone. It does
 // not wait; Run does before it returns.
-func (g *Gateway) cancelTransfer(id string, leases ...*lease) {
+func (g *Gateway) cancelTransfer(ctx context.Context, id string, leases ...*lease) {
 	told := map[string]bool{}
 	for _, l := range leases {
 		if l == nil || told[l.e.Node] {
@@ -208,7 +208,7 @@ func (g *Gateway) cancelTransfer(id string, leases ...*lease) {
 		told[l.e.Node] = true
 		g.cancels.Go(func() {
 			// The request's context has ended: that is why we are here.
-			ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 			defer cancel()
 			result := "ok"
 			if err := l.node().Cancel(ctx, id); err != nil {

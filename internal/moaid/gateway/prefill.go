@@ -32,7 +32,7 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 	p := x.prefill
 	if ctx.Err() != nil {
 		p.end(route.Neutral)
-		x.abandon()
+		x.abandon(ctx)
 		return nil, "", errClientGone
 	}
 	if err != nil {
@@ -49,7 +49,7 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 		default:
 			reason = reasonCut
 		}
-		x.abandon() // it may have begun
+		x.abandon(ctx) // it may have begun
 		return nil, reason, nil
 	}
 	switch status {
@@ -57,14 +57,14 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		// The request itself is wrong: decode would say the same.
 		p.end(route.Neutral)
-		x.abandon()
+		x.abandon(ctx)
 		x.rec.reason = "refused"
 		return nil, "", x.refusal(p, status, answer)
 	default:
 		x.g.metrics.upstreamError(p.e.Node, "prefill", upstream.ClassStatus)
 		x.rec.notes = append(x.rec.notes, fmt.Sprintf("prefill %s: status %d", p, status))
 		p.end(route.Failure)
-		x.abandon()
+		x.abandon(ctx)
 		return nil, reasonStatus, nil
 	}
 	params, id, err := body.TransferParams(answer)
@@ -81,7 +81,7 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 	// The engine works, but not as a prefill engine: requests to it are wasted.
 	x.rec.notes = append(x.rec.notes, "prefill "+p.String()+": "+reason)
 	p.end(route.Failure)
-	x.abandon()
+	x.abandon(ctx)
 	return nil, reason, nil
 }
 

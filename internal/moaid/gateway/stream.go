@@ -29,7 +29,7 @@ var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEvent)
 // passStream passes events on as they come, whole ones only, so that a stream
 // which breaks can still end with an event that says so. A stream that breaks
 // before its first event is no answer: another engine may be asked.
-func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFunc, a *attempt) (answered bool, err error) {
+func (x *exchange) passStream(client, ctx context.Context, cancel context.CancelCauseFunc, a *attempt) (answered bool, err error) {
 	t := newTarget(x.w, time.Duration(x.g.timeouts.Client))
 	t.first = func() {
 		x.rec.stage, x.rec.status = stageStream, a.status
@@ -40,7 +40,7 @@ func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFun
 	idle := time.AfterFunc(time.Duration(x.g.timeouts.StreamIdle), func() { cancel(errStreamIdle) })
 	err = x.copyEvents(a.stream.Body, t, idle)
 	idle.Stop()
-	gone := errors.Is(err, errClientGone) || x.r.Context().Err() != nil && !errors.Is(context.Cause(x.r.Context()), errStopped)
+	gone := errors.Is(err, errClientGone) || client.Err() != nil && !errors.Is(context.Cause(client), errStopped)
 	if err != nil {
 		// Stops the engine before its connection could be used again.
 		cancel(err)
@@ -52,7 +52,7 @@ func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFun
 		err = errors.Join(cerr, t.release())
 	case gone:
 		x.decode.end(route.Neutral)
-		x.abandon()
+		x.abandon(ctx)
 		return true, errClientGone
 	case t.first != nil:
 		class := upstream.ClassCut
@@ -62,7 +62,7 @@ func (x *exchange) passStream(ctx context.Context, cancel context.CancelCauseFun
 		return false, &decodeError{engine: x.decode.String(), class: class, err: err}
 	default:
 		x.decode.end(route.Failure)
-		x.abandon()
+		x.abandon(ctx)
 		err = x.tellBroken(ctx, t, err)
 	}
 	if err != nil {

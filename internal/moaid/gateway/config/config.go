@@ -47,7 +47,7 @@ type Engine struct {
 	PublicKey string   `json:"public_key"` // of the node's daemon: "ed25519:" and base64 of 32 bytes
 }
 
-// Timeouts; zero means the default.
+// Timeouts of the router; zero means the default.
 type Timeouts struct {
 	Dial       Duration `json:"dial,omitzero"`        // connect and TLS to one address; 3s
 	Prefill    Duration `json:"prefill,omitzero"`     // the whole prefill request, then decode does everything; 10m

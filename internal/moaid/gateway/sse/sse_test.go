@@ -65,7 +65,7 @@ func FuzzComplete(f *testing.F) {
 		if !bytes.Equal(whole, passed) || events != e2 || c1.Done != c2.Done || !bytes.Equal(rest1, rest2) {
 			t.Fatalf("pieces of %d of %q: passed %q and %q, events %d and %d", n, b, whole, passed, events, e2)
 		}
-		if got := append(passed, rest2...); !bytes.Equal(got, b) {
+		if got := bytes.Join([][]byte{passed, rest2}, nil); !bytes.Equal(got, b) {
 			t.Fatalf("bytes were lost: %q", got)
 		}
 		c2.Finish(rest2)

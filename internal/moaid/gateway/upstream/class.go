@@ -43,7 +43,8 @@ func Classify(err error) Class {
 func Down(err error) bool {
 	var ne net.Error
 	c := Classify(err)
-	return c == ClassKey || c == ClassDial && !(errors.As(err, &ne) && ne.Timeout())
+	late := errors.As(err, &ne) && ne.Timeout()
+	return c == ClassKey || c == ClassDial && !late
 }
 
 // Unreachable reports whether the daemon cannot have seen the request.
