@@ -47,7 +47,7 @@ type desired struct {
 
 // desire computes it. s has passed the kind's Check.
 func desire(fleetName string, k engines.Kind, s engines.Spec, node fleet.Coordinates) (desired, error) {
-	d := desired{spec: s, place: engines.PlaceFor(s.Name)}
+	d := desired{spec: s, place: engines.PlaceFor(node.Name, s.Name)}
 	d.launch = k.Launch(s, d.place)
 	var err error
 	if d.fingerprint, err = k.Fingerprint(s); err != nil {

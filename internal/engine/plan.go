@@ -78,6 +78,9 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 		return diags
 	}
 	plan.setPlanned(d)
+	if node.Name == "" {
+		plan.EffectiveArgs = types.ListUnknown(types.StringType)
+	}
 	// Whatever restarts the engine makes it unready for a while, and whatever was left unfinished is finished.
 	if state != nil && state.Ready.ValueBool() && state.Installed.Equal(plan.Installed) && state.EffectiveArgs.Equal(plan.EffectiveArgs) &&
 		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && state.Staging.Equal(plan.Staging) && state.ID.Equal(plan.ID) {

@@ -27,13 +27,15 @@ type Kind interface {
 
 // Place is where an engine runs.
 type Place struct {
+	Node         string // name of the node, which travels with KV
 	HTTPSocket   string // where the engine listens
 	EngineSocket string // where the KV daemon listens
 }
 
-// PlaceFor gives the fixed places of an engine called name.
-func PlaceFor(name string) Place {
+// PlaceFor gives the fixed places of an engine called name on a node.
+func PlaceFor(node, name string) Place {
 	return Place{
+		Node:         node,
 		HTTPSocket:   "/run/" + RuntimeDirectory(name) + "/http.sock",
 		EngineSocket: "/run/moai/engine.sock",
 	}

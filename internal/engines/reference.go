@@ -131,10 +131,11 @@ func (reference) checkExtra(args []string) []Problem {
 	return ps
 }
 
-// referenceFlags are the flags that Launch sets, and the attribute that decides
-// each; "" where nothing but the place does.
+// referenceFlags are the flags that Launch may set, with their synonyms, and the
+// attribute that decides each; "" where nothing but the place does.
 var referenceFlags = map[string]string{
-	"name": "", "http-socket": "", "daemon-socket": "",
+	"name": "", "node": "", "http-socket": "", "daemon-socket": "", "listen": "", "engine-socket": "",
+	"connector": "kv_connector", "no-kv-connector": "kv_connector",
 	"role": "role", "model": "model.id", "block-size": "kv_cache.block_size",
 	"on-transfer-failure": "on_transfer_failure", "weights-seed": "reference.weights_seed",
 	"claim-fingerprint-of": "reference.claim_fingerprint_of",
@@ -163,12 +164,15 @@ func (reference) Launch(s Spec, p Place) Launch {
 	args := []string{
 		"engine",
 		"--name=" + s.Name,
+		"--node=" + p.Node,
 		"--role=" + string(s.Role),
 		"--model=" + s.Model.ID,
 		"--block-size=" + strconv.Itoa(s.KVCache.BlockSize),
 		"--http-socket=" + p.HTTPSocket,
 	}
-	if s.Connector == ConnectorMoai {
+	if s.Connector == ConnectorNone {
+		args = append(args, "--connector=none")
+	} else {
 		args = append(args, "--daemon-socket="+p.EngineSocket, "--on-transfer-failure="+string(s.OnTransferFailure))
 	}
 	if r := s.Reference; r.WeightsSeed != nil {
@@ -180,6 +184,7 @@ func (reference) Launch(s Spec, p Place) Launch {
 	return Launch{
 		Program:      s.Runtime.Path,
 		Args:         append(args, s.ExtraArgs...),
+		NotifyReady:  true,
 		StartTimeout: referenceStart,
 		HealthPath:   "/health",
 	}

@@ -117,7 +117,7 @@ func (c *canaryRun) attempt(ctx context.Context) (canary.Evidence, error) {
 // ask sends a completion to one engine and returns the daemon's word on the
 // transfer, if there was one.
 func (c *canaryRun) ask(ctx context.Context, m *client.Client, e engineref.Ref, prompt string, tokens int, kv map[string]any, h http.Header) (canary.Answer, string, error) {
-	request := map[string]any{"model": e.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": false}
+	request := map[string]any{"model": e.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": false, "ignore_eos": true, "return_token_ids": true}
 	if kv != nil {
 		request["kv_transfer_params"] = kv
 	}

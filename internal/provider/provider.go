@@ -9,10 +9,13 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/engine"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/kvlink"
 	"github.com/moai-dev/terraform-provider-moai/internal/node"
 	"github.com/moai-dev/terraform-provider-moai/internal/payload"
+	"github.com/moai-dev/terraform-provider-moai/internal/pdpair"
+	"github.com/moai-dev/terraform-provider-moai/internal/router"
 )
 
 // Address is the provider's name in the registry.
@@ -83,6 +86,9 @@ func (p *Provider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
 		node.NewResource(p.payload),
 		kvlink.NewResource,
+		engine.NewResource,
+		pdpair.NewResource,
+		router.NewResource,
 	}
 }
 

@@ -140,5 +140,5 @@ func from(tokens []string, n int) string {
 	if n >= len(tokens) {
 		return "the end"
 	}
-	return fmt.Sprintf("%q", strings.Join(tokens[n:min(len(tokens), n+most)], ""))
+	return fmt.Sprintf("%q", strings.Join(tokens[n:min(len(tokens), n+most)], " "))
 }

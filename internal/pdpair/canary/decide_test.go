@@ -26,7 +26,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{"KV crossed", "", Passed, func(*Evidence) {}},
 		{"everything came from the cache", "", Passed, func(e *Evidence) { e.Computed = 0 }},
-		{"other answer", `at token 2 of 3: "x" instead of "ok"`, Wrong, func(e *Evidence) { e.Pair = []string{"t", "x"} }},
+		{"other answer", `at token 2 of 3: "x" instead of "o k"`, Wrong, func(e *Evidence) { e.Pair = []string{"t", "x"} }},
 		{"shorter answer", "the end", Wrong, func(e *Evidence) { e.Pair = []string{"t", "o"} }},
 		{"other answer, KV failed", "peer_gone", Wrong, func(e *Evidence) { e.Pair, e.Verdict, e.Code = []string{"x"}, "failed", "peer_gone" }},
 		{"nothing to compare", "gave no tokens", NotYet, func(e *Evidence) { e.Alone, e.Pair = nil, nil }},

@@ -30,19 +30,18 @@ func Prompt(seed uint64, n int) string {
 
 // Answer is a completion.
 type Answer struct {
-	Tokens           []string // each token's text; one element of the whole text if the engine names no tokens
+	Tokens           []string // ids; or one element, the whole text, if the engine tells no ids
 	PromptTokens     int
 	KVTransferParams map[string]any // for the next engine; nil if there are none
 }
 
-// ParseAnswer reads the answer of /v1/completions to a request with logprobs.
+// ParseAnswer reads the answer of /v1/completions to a request with
+// return_token_ids.
 func ParseAnswer(body []byte) (Answer, error) {
 	var r struct {
 		Choices []struct {
 			Text     string `json:"text"`
-			Logprobs *struct {
-				Tokens []string `json:"tokens"`
-			} `json:"logprobs"`
+			TokenIDs []int  `json:"token_ids"`
 		} `json:"choices"`
 		Usage struct {
 			PromptTokens int `json:"prompt_tokens"`
@@ -57,8 +56,10 @@ func ParseAnswer(body []byte) (Answer, error) {
 	}
 	a := Answer{PromptTokens: r.Usage.PromptTokens, KVTransferParams: r.KVTransferParams}
 	switch c := r.Choices[0]; {
-	case c.Logprobs != nil && len(c.Logprobs.Tokens) > 0:
-		a.Tokens = c.Logprobs.Tokens
+	case len(c.TokenIDs) > 0:
+		for _, id := range c.TokenIDs {
+			a.Tokens = append(a.Tokens, strconv.Itoa(id))
+		}
 	case c.Text != "":
 		a.Tokens = []string{c.Text}
 	}

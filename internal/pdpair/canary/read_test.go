@@ -16,8 +16,8 @@ func TestPrompt(t *testing.T) {
 
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
-	a, err := ParseAnswer([]byte(`{"choices":[{"text":"ab","logprobs":{"tokens":["a","b"]}}],"usage":{"prompt_tokens":7},"kv_transfer_params":{"transfer_id":"x"}}`))
-	if err != nil || !slices.Equal(a.Tokens, []string{"a", "b"}) || a.PromptTokens != 7 || a.KVTransferParams["transfer_id"] != "x" {
+	a, err := ParseAnswer([]byte(`{"choices":[{"text":"ab","token_ids":[97,98]}],"usage":{"prompt_tokens":7},"kv_transfer_params":{"transfer_id":"x"}}`))
+	if err != nil || !slices.Equal(a.Tokens, []string{"97", "98"}) || a.PromptTokens != 7 || a.KVTransferParams["transfer_id"] != "x" {
 		t.Errorf("got %+v, %v", a, err)
 	}
 	a, err = ParseAnswer([]byte(`{"choices":[{"text":"ab"}]}`))
