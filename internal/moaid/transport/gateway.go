@@ -91,6 +91,7 @@ func (g *gateway) connState(c net.Conn, state http.ConnState) {
 		delete(g.open, gc)
 		g.mu.Unlock()
 		g.active.Done()
+	case http.StateActive, http.StateIdle:
 	}
 }
 

@@ -252,7 +252,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		s, err := net.Dial("tcp", p.target) //nolint:noctx // loopback
+		s, err := net.Dial("tcp", p.target)
 		if err != nil {
 			_ = c.Close()
 			continue

@@ -75,7 +75,7 @@ func (m *Mux) acceptPeer(raw net.Conn, tc *tls.Conn, who *peerIdentity) {
 		return
 	}
 	stop() // the session says GOODBYE itself
-	s.run(nil)
+	_ = s.run(nil) // why it ended is the Handler's and the link's to tell
 }
 
 func (m *Mux) greet(raw net.Conn, tc *tls.Conn, who *peerIdentity) (*session, *SessionError) {

@@ -54,7 +54,7 @@ func LoadOrCreate(path string) (Identity, error) {
 }
 
 func load(path string) (Identity, error) {
-	f, err := os.Open(path) //nolint:gosec // the caller's own state directory
+	f, err := os.Open(path)
 	if err != nil {
 		return Identity{}, fmt.Errorf("read the node key: %w", err)
 	}

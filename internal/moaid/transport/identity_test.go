@@ -53,7 +53,7 @@ func TestBadKeyFiles(t *testing.T) {
 	if _, err := LoadOrCreate(good); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(good) //nolint:gosec // test
+	content, err := os.ReadFile(good)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -233,7 +233,7 @@ func (m *Mux) Serve(ctx context.Context, ln net.Listener) error {
 	defer m.wg.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.ctx, cancel)()
+	defer context.AfterFunc(m.ctx, cancel)() //nolint:contextcheck // Close ends Serve, whatever its caller's context says
 	closed := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { closed <- ln.Close() })
 	defer stop()
