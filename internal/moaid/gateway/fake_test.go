@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -200,12 +201,41 @@ func decodes(n int) func(http.ResponseWriter, call) {
 	}
 }
 
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// requests gives the lines about requests.
+func (l *logBuffer) requests(t *testing.T) (out []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.b.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["msg"] == "request" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // front is a running gateway.
 type front struct {
 	t    *testing.T
 	g    *Gateway
 	url  string
-	log  *bytes.Buffer
+	log  *logBuffer
 	stop func() error // ends Run and gives its result
 }
 
@@ -248,9 +278,9 @@ func newBench(t *testing.T, s setup) *bench {
 
 func run(t *testing.T, cfg *config.RouterConfig, cert tls.Certificate) *front {
 	t.Helper()
-	f := &front{t: t, log: new(bytes.Buffer)}
+	f := &front{t: t, log: new(logBuffer)}
 	var err error
-	f.g, err = New(Options{Config: cfg, Certificate: cert, Poll: 20 * time.Millisecond})
+	f.g, err = New(Options{Config: cfg, Certificate: cert, Poll: 20 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(f.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,15 +230,15 @@ func (f *fleet) keepPolling(ctx context.Context, every time.Duration, failed fun
 func (f *fleet) summary() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := ""
+	var lines []string
 	for _, m := range f.models {
 		var prefill, decode []*route.Engine
 		for _, p := range f.pools[m] {
 			prefill, decode = append(prefill, p.Prefill...), append(decode, p.Decode...)
 		}
-		s += fmt.Sprintf("%s: prefill %s, decode %s ready; ", m, ready(prefill), ready(decode))
+		lines = append(lines, fmt.Sprintf("%s: prefill %s, decode %s ready", m, ready(prefill), ready(decode)))
 	}
-	return s
+	return strings.Join(lines, "; ")
 }
 
 func ready(es []*route.Engine) string {

@@ -72,6 +72,24 @@ func TestPrefillThenDecode(t *testing.T) {
 	b.metric(`moai_router_itl_seconds_count 2`)
 	b.metric(`moai_router_ttft_seconds_count{route="pd"} 1`)
 	b.metric(`moai_router_outstanding{engine="e",node="d0"} 0`)
+
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := b.log.requests(t)
+	if len(lines) != 1 {
+		t.Fatalf("%d lines were logged for one request", len(lines))
+	}
+	for k, want := range map[string]any{
+		"id": id, "route": "pd", "prefill": "p/p0", "decode": "d0/e", "status": 200.0, "events": 3.0, "model": "m", "verdict": "ready", "bytes_in": float64(len(streamed)),
+	} {
+		if lines[0][k] != want {
+			t.Errorf("the log says %s=%v, not %v", k, lines[0][k], want)
+		}
+	}
+	if log := b.log.b.String(); strings.Contains(log, "llo") || strings.Contains(log, "secret") {
+		t.Errorf("the log holds the prompt or a secret: %s", log)
+	}
 }
 
 func TestNotStreamed(t *testing.T) {
