@@ -58,6 +58,8 @@ type Daemon struct {
 
 	// EngineHTTP answers requests that are forwarded to engines; nil answers 502.
 	EngineHTTP http.Handler
+	// TransferList is what the daemon knows of transfers; nil means none.
+	TransferList func() []api.Transfer
 	// EngineReady decides whether an engine counts as ready; nil means always.
 	EngineReady func(e api.Engine) (ready bool, reason string)
 }
@@ -174,11 +176,7 @@ func (d *Daemon) unit(event, unit string) error {
 		return err
 	}
 	if _, ok := d.machine.File(keyFile); !ok {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			return err
-		}
-		d.machine.SetFile(keyFile, sshtest.Entry{Content: key.Seed(), Mode: 0o600, Owner: "moai", Group: "moai"})
+		d.machine.SetFile(keyFile, sshtest.Entry{Content: newSeed(), Mode: 0o600, Owner: "moai", Group: "moai"})
 	}
 	sum := sha256.Sum256(binary.Content)
 	d.node, d.listen, d.binary, d.running = c.Node, c.Listen, hex.EncodeToString(sum[:]), true
@@ -191,10 +189,25 @@ func (d *Daemon) unit(event, unit string) error {
 // PublicKey is the daemon's public key, from the key that is on the machine.
 func (d *Daemon) PublicKey() string {
 	e, ok := d.machine.File(keyFile)
-	if !ok || len(e.Content) != ed25519.SeedSize {
+	if !ok {
 		return ""
 	}
-	pub, _ := ed25519.NewKeyFromSeed(e.Content).Public().(ed25519.PublicKey)
+	return publicOf(e.Content)
+}
+
+// newSeed makes the private half of a key.
+func newSeed() []byte {
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails
+	return seed
+}
+
+// publicOf is the public half as text, "" for what is no seed.
+func publicOf(seed []byte) string {
+	if len(seed) != ed25519.SeedSize {
+		return ""
+	}
+	pub, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	return "ed25519:" + base64.StdEncoding.EncodeToString(pub)
 }
 

@@ -28,6 +28,12 @@ func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case parts[1] == "status" && len(parts) == 2:
 		answer(w, d.status())
+	case parts[1] == "transfers" && len(parts) == 2:
+		list := []api.Transfer{}
+		if d.TransferList != nil {
+			list = d.TransferList()
+		}
+		answer(w, list)
 	case len(parts) >= 5 && parts[1] == "engines" && parts[3] == "http":
 		d.forward(w, r, parts[2], "/"+strings.Join(parts[4:], "/"))
 	case len(parts) == 4 && parts[1] == "engines" && parts[3] == "drain":

@@ -9,8 +9,13 @@
 package engineref
 
 import (
+	"context"
+	"maps"
+	"slices"
+
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
@@ -42,11 +47,12 @@ func NestedObject() schema.NestedAttributeObject {
 
 func attributes() map[string]schema.Attribute {
 	text := func(d string) schema.Attribute {
-		return schema.StringAttribute{Required: true, MarkdownDescription: d}
+		return schema.StringAttribute{Optional: true, MarkdownDescription: d}
 	}
 	node := noderef.Attribute("The node that the engine runs on.")
 	// Another machine under an engine is a change of the pool, not another pool.
 	node.PlanModifiers = nil
+	node.Required, node.Optional = false, true
 	return map[string]schema.Attribute{
 		"name":           text("Name of the engine."),
 		"node":           node,
@@ -55,7 +61,7 @@ func attributes() map[string]schema.Attribute {
 		"kv_connector":   text("How KV leaves and enters the engine."),
 		"kv_fingerprint": text("Format and meaning of the engine's KV cache, as JSON."),
 		"model": schema.SingleNestedAttribute{
-			Required: true, MarkdownDescription: "What the engine runs.",
+			Optional: true, MarkdownDescription: "What the engine runs.",
 			Attributes: map[string]schema.Attribute{"id": text("Name of the model.")},
 		},
 	}
@@ -135,3 +141,47 @@ func FollowList(f *fleet.Fleet, list types.List) types.List {
 	}
 	return types.ListValueMust(Type(), elems)
 }
+
+// Whole is the validator of lists of passed objects: the framework looks for
+// required attributes inside the elements of a list even while an element is
+// unknown, as it always is during validation, so there attributes are optional and
+// this validator asks for them. example says what to write.
+func Whole(example string, required ...string) validator.List {
+	return whole{example: example, required: required}
+}
+
+type whole struct {
+	example  string
+	required []string
+}
+
+// Description implements validator.List.
+func (w whole) Description(context.Context) string {
+	return "every element must be a whole resource, as in " + w.example
+}
+
+// MarkdownDescription implements validator.List.
+func (w whole) MarkdownDescription(ctx context.Context) string { return w.Description(ctx) }
+
+// ValidateList implements validator.List.
+func (w whole) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	for i, e := range req.ConfigValue.Elements() {
+		at := req.Path.AtListIndex(i)
+		obj, ok := e.(types.Object)
+		switch {
+		case !ok || obj.IsUnknown():
+			continue
+		case obj.IsNull():
+			resp.Diagnostics.AddAttributeError(at, "Element is null", "Give a whole resource, as in "+w.example+".")
+			continue
+		}
+		for _, name := range w.required {
+			if v, ok := obj.Attributes()[name]; ok && v.IsNull() {
+				resp.Diagnostics.AddAttributeError(at.AtName(name), "Missing value", "Give the resource whole, as in "+w.example+".")
+			}
+		}
+	}
+}
+
+// Required are the parts of a passed engine that [Whole] asks for.
+func Required() []string { return slices.Sorted(maps.Keys(attributes())) }

@@ -36,12 +36,12 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			"prefill": schema.ListNestedAttribute{
 				Required: true, NestedObject: engineref.NestedObject(),
 				MarkdownDescription: "Engines that read prompts, each given whole: `prefill = [moai_engine.x]`.",
-				Validators:          []validator.List{listvalidator.SizeBetween(1, maxPool)},
+				Validators:          []validator.List{listvalidator.SizeBetween(1, maxPool), engineref.Whole("[moai_engine.x]", engineref.Required()...)},
 			},
 			"decode": schema.ListNestedAttribute{
 				Required: true, NestedObject: engineref.NestedObject(),
 				MarkdownDescription: "Engines that write answers, each given whole.",
-				Validators:          []validator.List{listvalidator.SizeBetween(1, maxPool)},
+				Validators:          []validator.List{listvalidator.SizeBetween(1, maxPool), engineref.Whole("[moai_engine.x]", engineref.Required()...)},
 			},
 			"flex": schema.ListNestedAttribute{
 				Optional: true, NestedObject: engineref.NestedObject(),
@@ -51,7 +51,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			"links": schema.ListNestedAttribute{
 				Required: true, NestedObject: linkObject(),
 				MarkdownDescription: "Links between the nodes of prefill and decode engines, each given whole: `links = [moai_kv_link.x]`. Every node of a prefill engine must be linked with every node of a decode engine.",
-				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
+				Validators:          []validator.List{listvalidator.SizeAtLeast(1), engineref.Whole("[moai_kv_link.x]", "name", "nodes")},
 			},
 			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, Update: true, Delete: true, Read: true,
@@ -74,11 +74,11 @@ const maxPool = 8
 // of a pair.
 func linkObject() schema.NestedAttributeObject {
 	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-		"name": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the link."},
+		"name": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the link."},
 		"nodes": schema.ListNestedAttribute{
-			Required: true, MarkdownDescription: "The nodes that it joins.",
+			Optional: true, MarkdownDescription: "The nodes that it joins.",
 			NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-				"name": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the node."},
+				"name": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the node."},
 			}},
 		},
 	}}

@@ -43,7 +43,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			"pairs": schema.ListNestedAttribute{
 				Required: true, NestedObject: pairObject(),
 				MarkdownDescription: "Pairs that the router serves, each given whole: `pairs = [moai_pd_pair.x]`. Pairs of one model share its requests.",
-				Validators:          []validator.List{listvalidator.SizeAtLeast(1)},
+				Validators:          []validator.List{listvalidator.SizeAtLeast(1), engineref.Whole("[moai_pd_pair.x]", "name", "model", "prefill", "decode")},
 			},
 			"listen": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(defaultListen),
@@ -80,10 +80,10 @@ func resourceSchema(ctx context.Context) schema.Schema {
 // pairObject is a passed pair.
 func pairObject() schema.NestedAttributeObject {
 	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-		"name":    schema.StringAttribute{Required: true, MarkdownDescription: "Name of the pair."},
-		"model":   schema.StringAttribute{Required: true, MarkdownDescription: "Name under which the pair is served."},
-		"prefill": schema.ListNestedAttribute{Required: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its prefill engines."},
-		"decode":  schema.ListNestedAttribute{Required: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its decode engines."},
+		"name":    schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the pair."},
+		"model":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name under which the pair is served."},
+		"prefill": schema.ListNestedAttribute{Optional: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its prefill engines."},
+		"decode":  schema.ListNestedAttribute{Optional: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its decode engines."},
 	}}
 }
 
