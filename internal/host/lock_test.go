@@ -3,7 +3,11 @@ package host_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,4 +148,52 @@ func TestLockInProcess(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLockLeavesNothing: many contenders on the real script get the lock one after another, with rising fences, and in the
+// end only the fence file is there.
+func TestLockLeavesNothing(t *testing.T) {
+	beds(t, host.Options{LockPoll: time.Millisecond, LockWait: time.Minute}, func(t *testing.T, b *bed) {
+		var mu sync.Mutex
+		var fences []int64
+		holders := 0
+		var wg sync.WaitGroup
+		for i := range 6 {
+			h := b.again()
+			wg.Go(func() {
+				err := h.WithLock(context.Background(), "contender "+strconv.Itoa(i), func(context.Context, *host.Lock) error { return nil })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				l, err := h.Lock(context.Background(), "contender "+strconv.Itoa(i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				holders++
+				if holders != 1 {
+					t.Errorf("%d holders at once", holders)
+				}
+				fences = append(fences, l.Fence)
+				holders--
+				mu.Unlock()
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if !slices.IsSorted(fences) || len(slices.Compact(slices.Clone(fences))) != 6 {
+			t.Errorf("fences in the order of holding: %v", fences)
+		}
+		if b.name != "shell" {
+			return
+		}
+		left, err := filepath.Glob(filepath.Join(filepath.Dir(b.dir), "lock*"))
+		if err != nil || len(left) != 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	})
 }

@@ -1,8 +1,13 @@
 # Arguments: verb (acquire, beat, release), fence file, owner, seconds after which a silent holder is dead. The lock file holds
 # the token, the owner and the fence number, a line each; its time is the last heartbeat. Only this host's clock counts.
 verb=$1 fencefile=$2 owner=$3 ttl=$4
-exec 9>"$lock.guard" || die 74 "cannot write $lock.guard"
-flock -w 10 9 || die 75 "the lock file is busy"
+# The guard is held for the few milliseconds of one answer, and removed with the lock. Who waited for a guard that was
+# removed holds nothing: it looks whether its guard is still the one that has the name.
+while :; do
+	exec 9>"$lock.guard" || die 74 "cannot write $lock.guard"
+	flock -w 10 9 || die 75 "the lock file is busy"
+	[ "$(stat -L -c %d:%i /proc/self/fd/9)" = "$(stat -c %d:%i -- "$lock.guard" 2>/dev/null)" ] && break
+done
 held=
 [ -f "$lock" ] && held=$(sed -n 1p -- "$lock")
 case $verb in
@@ -38,7 +43,7 @@ beat)
 	;;
 release)
 	[ "$held" = "$token" ] || { echo lost; exit 0; }
-	rm -f -- "$lock" || die 74 "cannot remove $lock"
+	rm -f -- "$lock" "$lock.guard" || die 74 "cannot remove $lock"
 	echo done
 	;;
 *) die 64 "unknown verb $verb" ;;
