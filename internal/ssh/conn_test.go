@@ -3,10 +3,13 @@ package ssh_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -408,8 +411,99 @@ func TestBastions(t *testing.T) {
 	b2.DropAll()
 	_, err := p.Get(t.Context(), g)
 	waitFor(t, func() bool { _, err = p.Get(t.Context(), g); return err != nil })
-	if !errors.Is(err, ssh.ErrHostKey) || !strings.Contains(err.Error(), "bastion 2 of test") {
+	var e *ssh.Error
+	if !errors.Is(err, ssh.ErrHostKey) || !strings.Contains(err.Error(), "bastion 2 of test") || !errors.As(err, &e) || e.Attribute != "ssh.bastions[1].host_key" {
 		t.Errorf("got %v", err)
+	}
+	b1.RotateHostKey()
+	b1.DropAll()
+	waitFor(t, func() bool {
+		_, err = p.Get(t.Context(), g)
+		return err != nil && strings.Contains(err.Error(), "bastion 1 of test")
+	})
+}
+
+// TestHostCertificate: a certificate authority in known_hosts vouches for hosts, and only for those that it signed.
+func TestHostCertificate(t *testing.T) {
+	signer := func() xssh.Signer {
+		_, priv, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := xssh.NewSignerFromKey(priv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ca, host := signer(), signer()
+	s := sshtest.New(t, handler)
+	certified := func(principal string) xssh.Signer {
+		cert := &xssh.Certificate{Key: host.PublicKey(), CertType: xssh.HostCert, ValidPrincipals: []string{principal}, ValidBefore: xssh.CertTimeInfinity}
+		if err := cert.SignCert(rand.Reader, ca); err != nil {
+			t.Fatal(err)
+		}
+		c, err := xssh.NewCertSigner(cert, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	line := func(k xssh.PublicKey) string {
+		return fmt.Sprintf("@cert-authority [127.0.0.*]:%d %s", s.Port(), xssh.MarshalAuthorizedKey(k))
+	}
+	for _, tt := range []struct {
+		name  string
+		key   xssh.Signer
+		known string
+		ok    bool
+	}{
+		{"signed", certified("127.0.0.1"), line(ca.PublicKey()), true},
+		{"for another host", certified("192.0.2.1"), line(ca.PublicKey()), false},
+		{"by another authority", certified("127.0.0.1"), line(signer().PublicKey()), false},
+		{"revoked", certified("127.0.0.1"), line(ca.PublicKey()) + "@revoked * " + string(xssh.MarshalAuthorizedKey(host.PublicKey())), false},
+	} {
+		s.SetHostKeys(tt.key)
+		g := s.Target()
+		g.HostKey, g.KnownHosts = "", tt.known
+		err := conn(t, g).Connect(t.Context())
+		if tt.ok && err != nil || !tt.ok && !errors.Is(err, ssh.ErrHostKey) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// TestPinChoosesTheKey: a host with several keys shows the one that is known.
+func TestPinChoosesTheKey(t *testing.T) {
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecSigner, err := xssh.NewSignerFromKey(ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edSigner, err := xssh.NewSignerFromKey(ed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sshtest.New(t, handler)
+	s.SetHostKeys(ecSigner, edSigner)
+	for _, k := range []xssh.Signer{ecSigner, edSigner} {
+		g := s.Target()
+		g.HostKey = string(xssh.MarshalAuthorizedKey(k.PublicKey()))
+		if err := conn(t, g).Connect(t.Context()); err != nil {
+			t.Errorf("%s: %v", k.PublicKey().Type(), err)
+		}
+	}
+	g := s.Target()
+	g.HostKey = xssh.FingerprintSHA256(edSigner.PublicKey())
+	if err := conn(t, g).Connect(t.Context()); err != nil {
+		t.Errorf("by fingerprint: %v", err)
 	}
 }
 

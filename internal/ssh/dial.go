@@ -25,11 +25,11 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 func connect(ctx context.Context, t Target, dial dialFunc) (*ssh.Client, error) {
 	signer, err := parsePrivateKey(t.PrivateKey)
 	if err != nil {
-		return nil, &Error{Class: ErrConfig, Target: t.String(), Step: StepConfig, Attribute: "ssh.private_key", Err: err}
+		return nil, &Error{Class: ErrConfig, Target: t.String(), Step: StepConfig, Attribute: t.at("private_key"), Err: err}
 	}
 	v, err := newVerifier(t)
 	if err != nil {
-		return nil, &Error{Class: ErrConfig, Target: t.String(), Step: StepConfig, Attribute: "ssh.host_key", Err: err}
+		return nil, &Error{Class: ErrConfig, Target: t.String(), Step: StepConfig, Attribute: t.at("host_key"), Err: err}
 	}
 	bounded, cancel := context.WithTimeout(ctx, t.timeout())
 	defer cancel()
@@ -92,8 +92,14 @@ func connect(ctx context.Context, t Target, dial dialFunc) (*ssh.Client, error) 
 
 // cancelled is the error for a step that the caller's own context ended.
 func cancelled(t Target, step Step, err error) error {
-	return &Error{Class: ErrTimeout, Target: t.String(), Step: step, Err: err,
-		Fix: "The operation's own time was over or it was interrupted"}
+	return &Error{Class: contextClass(err), Target: t.String(), Step: step, Err: err}
+}
+
+func contextClass(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return ErrInterrupted
+	}
+	return ErrTimeout
 }
 
 func dialError(ctx, bounded context.Context, t Target, err error) error {
@@ -104,7 +110,7 @@ func dialError(ctx, bounded context.Context, t Target, err error) error {
 	if ctx.Err() != nil {
 		return cancelled(t, StepConnect, ctx.Err())
 	}
-	e := &Error{Class: ErrUnreachable, Target: t.String(), Step: StepConnect, Attribute: "ssh.host", Err: err}
+	e := &Error{Class: ErrUnreachable, Target: t.String(), Step: StepConnect, Attribute: t.at("host"), Err: err}
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
@@ -133,13 +139,13 @@ func handshakeError(t Target, verified bool, err error) error {
 		return &Error{Class: ErrHostKey, Target: t.String(), Step: StepHandshake, Attribute: refused.attr, Fix: refused.fix,
 			Err: errors.New(refused.text)}
 	case errors.As(err, &algo) && strings.Contains(err.Error(), "host key"):
-		return &Error{Class: ErrHostKey, Target: t.String(), Step: StepHandshake, Attribute: "ssh.host_key", Err: err,
+		return &Error{Class: ErrHostKey, Target: t.String(), Step: StepHandshake, Attribute: t.at("host_key"), Err: err,
 			Fix: "The host has no key of the pinned type: pin one of the keys that ssh-keyscan shows"}
 	case errors.As(err, &algo):
 		return &Error{Class: ErrConfig, Target: t.String(), Step: StepHandshake, Err: err,
 			Fix: "The host's SSH server offers only algorithms that are not accepted here: update it or widen its configuration"}
 	case verified && strings.Contains(err.Error(), "unable to authenticate"):
-		return &Error{Class: ErrAuth, Target: t.String(), Step: StepAuthenticate, Attribute: "ssh.private_key", Err: err,
+		return &Error{Class: ErrAuth, Target: t.String(), Step: StepAuthenticate, Attribute: t.at("private_key"), Err: err,
 			Fix: fmt.Sprintf("Check that the public half of this key is in ~%s/.ssh/authorized_keys and that the user may log in", t.User)}
 	case verified:
 		return &Error{Class: ErrUnreachable, Target: t.String(), Step: StepAuthenticate, Err: err,

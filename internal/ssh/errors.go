@@ -18,6 +18,8 @@ var (
 	ErrUnreachable = errors.New("host unreachable")
 	// ErrTimeout: a step did not finish within its time.
 	ErrTimeout = errors.New("timed out")
+	// ErrInterrupted: the caller gave up.
+	ErrInterrupted = errors.New("interrupted")
 	// ErrSudo: the user may not become root the way the target says.
 	ErrSudo = errors.New("cannot become root")
 	// ErrDropped: the connection ended while a command ran; its outcome is unknown and it is not run again.
@@ -81,7 +83,7 @@ func Retryable(err error) bool {
 	switch {
 	case err == nil,
 		errors.Is(err, ErrHostKey), errors.Is(err, ErrAuth), errors.Is(err, ErrConfig), errors.Is(err, ErrSudo),
-		errors.Is(err, ErrDropped), errors.Is(err, ErrOutput), errors.Is(err, ErrClosed),
+		errors.Is(err, ErrDropped), errors.Is(err, ErrOutput), errors.Is(err, ErrClosed), errors.Is(err, ErrInterrupted),
 		errors.Is(err, context.Canceled):
 		return false
 	}

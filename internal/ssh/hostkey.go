@@ -26,6 +26,7 @@ var certTypes = []string{
 // verifier decides about the key that a host presents. It is built from configuration only.
 type verifier struct {
 	attr         string // where the expectation is written
+	pin          string // where a single host key is written
 	addr         string
 	pins         []ssh.PublicKey
 	fingerprints []string
@@ -34,7 +35,7 @@ type verifier struct {
 }
 
 func newVerifier(t Target) (*verifier, error) {
-	v := &verifier{attr: "ssh.host_key", addr: t.Addr()}
+	v := &verifier{attr: t.at("host_key"), pin: t.at("host_key"), addr: t.Addr()}
 	if strings.TrimSpace(t.HostKey) != "" {
 		return v, v.addPins(t.HostKey)
 	}
@@ -43,7 +44,7 @@ func newVerifier(t Target) (*verifier, error) {
 		return nil, err
 	}
 	if len(entries) > 0 {
-		v.attr = "ssh.known_hosts"
+		v.attr = "ssh.known_hosts" // a bastion without a key of its own uses the same text
 	}
 	for _, e := range entries {
 		if !e.matches(v.addr) {
@@ -152,13 +153,17 @@ func (v *verifier) check(key ssh.PublicKey) error {
 		want = append(want, p.Type()+" "+ssh.FingerprintSHA256(p))
 	}
 	if len(want) > 0 {
+		line := authorizedLine(key)
+		if v.attr != v.pin {
+			line = knownhosts.Line([]string{v.addr}, key)
+		}
 		return &keyError{
 			text: fmt.Sprintf("expected %s, but the host presented %s %s", strings.Join(want, " or "), key.Type(), got), attr: v.attr,
-			fix: fmt.Sprintf("If the host was reinstalled, change %s to %q; otherwise somebody else answers at this address", v.attr, authorizedLine(key)),
+			fix: fmt.Sprintf("If the host was reinstalled, change %s to %q; otherwise somebody else answers at this address", v.attr, line),
 		}
 	}
 	return &keyError{
-		text: fmt.Sprintf("the host's key is not known; it presented %s %s", key.Type(), got), attr: "ssh.host_key",
+		text: fmt.Sprintf("the host's key is not known; it presented %s %s", key.Type(), got), attr: v.pin,
 		fix: fmt.Sprintf("Compare the fingerprint with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then set host_key = %q in its ssh block, or add %q to ssh.known_hosts",
 			authorizedLine(key), knownhosts.Line([]string{v.addr}, key)),
 	}

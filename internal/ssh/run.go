@@ -92,7 +92,7 @@ func (c *Conn) runOn(ctx context.Context, cmd Cmd, mode sudoMode) (Result, error
 		}
 		timer.Stop()
 		res := Result{Stdout: out.bytes(), Stderr: errs.bytes(), ExitCode: -1}
-		return res, c.runError(ErrTimeout, ctx.Err(), "")
+		return res, c.runError(contextClass(ctx.Err()), ctx.Err(), "")
 	}
 	res := Result{Stdout: out.bytes(), Stderr: errs.bytes()}
 	var exit *ssh.ExitError

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -68,6 +69,17 @@ type Target struct {
 
 	// ConnectTimeout bounds resolving, connecting, handshake and authentication of one hop; 0 means 10 s.
 	ConnectTimeout time.Duration
+
+	// hop is the number of the bastion that this target is, from 1; 0 for a target of its own.
+	hop int
+}
+
+// at is the attribute that holds one of the target's settings.
+func (t Target) at(name string) string {
+	if t.hop > 0 {
+		return fmt.Sprintf("ssh.bastions[%d].%s", t.hop-1, name)
+	}
+	return "ssh." + name
 }
 
 // DefaultConnectTimeout bounds the set-up of one hop: a TCP retransmission or two and a slow handshake.
@@ -127,9 +139,10 @@ func (t Target) via() (Target, bool) {
 	}
 	b := t.Bastions[n-1]
 	v := Target{
-		Name: fmt.Sprintf("bastion %d of %s", n, nonEmpty(t.Name, t.Host)),
+		Name: fmt.Sprintf("bastion %d of %s", n, nonEmpty(t.origin(), t.Host)),
 		Host: b.Host, Port: b.Port, User: nonEmpty(b.User, t.User), PrivateKey: b.PrivateKey, HostKey: b.HostKey,
 		KnownHosts: b.KnownHosts, Bastions: t.Bastions[:n-1], Become: Become{Method: BecomeNone}, ConnectTimeout: t.ConnectTimeout,
+		hop: n,
 	}
 	if v.PrivateKey == "" {
 		v.PrivateKey = t.PrivateKey
@@ -138,6 +151,15 @@ func (t Target) via() (Target, bool) {
 		v.KnownHosts = t.KnownHosts
 	}
 	return v, true
+}
+
+// origin is the name of the target that the way leads to in the end.
+func (t Target) origin() string {
+	if t.hop > 0 {
+		_, name, _ := strings.Cut(t.Name, " of ")
+		return name
+	}
+	return t.Name
 }
 
 func nonEmpty(a, b string) string {
@@ -154,11 +176,11 @@ func (t Target) Validate() error {
 	}
 	switch {
 	case t.Host == "":
-		return bad("ssh.host", "Set the host's name or address", fmt.Errorf("host is empty"))
+		return bad(t.at("host"), "Set the host's name or address", fmt.Errorf("host is empty"))
 	case t.User == "":
-		return bad("ssh.user", "Set the user to log in as", fmt.Errorf("user is empty"))
+		return bad(t.at("user"), "Set the user to log in as", fmt.Errorf("user is empty"))
 	case port(t.Port) < 1 || port(t.Port) > 65535:
-		return bad("ssh.port", "Use a port from 1 to 65535", fmt.Errorf("port %d is out of range", t.Port))
+		return bad(t.at("port"), "Use a port from 1 to 65535", fmt.Errorf("port %d is out of range", t.Port))
 	}
 	switch t.Become.Method {
 	case BecomeAuto, BecomeNone, BecomeSudo:
@@ -166,10 +188,10 @@ func (t Target) Validate() error {
 		return bad("become.method", `Use "sudo" or "none"`, fmt.Errorf("become method %q is unknown", t.Become.Method))
 	}
 	if _, err := parsePrivateKey(t.PrivateKey); err != nil {
-		return bad("ssh.private_key", "", err)
+		return bad(t.at("private_key"), "", err)
 	}
 	if _, err := newVerifier(t); err != nil {
-		return bad("ssh.host_key", "", err)
+		return bad(t.at("host_key"), "", err)
 	}
 	if v, ok := t.via(); ok {
 		return v.Validate()
