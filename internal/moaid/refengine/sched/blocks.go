@@ -112,6 +112,9 @@ func (t *tables) release(p *pool) {
 	}
 }
 
+// held reports whether the request has blocks.
+func (t *tables) held() bool { return len(t.blocks[0]) > 0 }
+
 // snapshot is a copy that later changes do not touch.
 func (t *tables) snapshot() [][]int {
 	out := make([][]int, len(t.blocks))

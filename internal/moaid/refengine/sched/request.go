@@ -64,7 +64,7 @@ type Request struct {
 	computed int   // tokens whose KV is in the blocks
 	tables   tables
 	cached   int
-	lost     bool // preempted: nothing is loaded any more
+	settled  bool // loaded, or preempted: the connector is not asked any more
 	counted  bool // as recomputed
 	since    time.Time
 	aborted  bool

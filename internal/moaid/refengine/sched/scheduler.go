@@ -206,7 +206,7 @@ func (s *Scheduler) loaded(l LoadResult) {
 	if l.OK {
 		// All but the last token: its logits are what the answer begins with.
 		r.computed = len(r.Prompt) - 1
-		r.cached = r.computed
+		r.cached, r.settled = r.computed, true
 		s.met.PromptTransferred.Add(float64(len(r.Prompt)))
 		return
 	}

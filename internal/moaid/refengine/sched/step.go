@@ -66,10 +66,10 @@ func (s *Scheduler) plan(now time.Time) []Scheduled {
 		if budget == 0 || len(s.running)+len(s.loading) >= s.cfg.MaxSeqs {
 			break
 		}
-		if short && r.computed == 0 {
+		if short && !r.tables.held() {
 			continue
 		}
-		if r.computed == 0 && s.conn != nil && !r.lost {
+		if r.computed == 0 && s.conn != nil && !r.settled {
 			proceed, full := s.consult(r, now)
 			short = short || full
 			if !proceed {
@@ -149,7 +149,7 @@ func (s *Scheduler) makeRoom(r *Request, n int, plan *[]Scheduled, budget *int) 
 // whether its KV was computed here or loaded.
 func (s *Scheduler) preempt(r *Request) {
 	r.tables.release(s.pool)
-	r.computed, r.cached, r.lost, r.state = 0, 0, true, waiting
+	r.computed, r.cached, r.settled, r.state = 0, 0, true, waiting
 	s.running = slices.DeleteFunc(s.running, func(x *Request) bool { return x == r })
 	s.waiting = slices.Insert(s.waiting, 0, r)
 	s.met.Preemptions.Inc()
