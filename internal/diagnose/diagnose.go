@@ -45,7 +45,34 @@ func Error(s Subject, err error) diag.Diagnostic {
 	if len(at.Steps()) == 0 {
 		return diag.NewErrorDiagnostic(summary, detail)
 	}
-	return diag.NewAttributeErrorDiagnostic(at, summary, detail)
+	return AtError(at, summary, detail)
+}
+
+// AtError makes an error diagnostic that points at an attribute, however deep.
+func AtError(at path.Path, summary, detail string) diag.Diagnostic {
+	shown, label := visible(at)
+	return diag.NewAttributeErrorDiagnostic(shown, summary, detail+label)
+}
+
+// AtWarning is [AtError] for warnings.
+func AtWarning(at path.Path, summary, detail string) diag.Diagnostic {
+	shown, label := visible(at)
+	return diag.NewAttributeWarningDiagnostic(shown, summary, detail+label)
+}
+
+// visible is the part of a path that a CLI can find in the configuration: for anything below a top-level attribute,
+// Terraform and OpenTofu show the first line of the whole resource, and for the attribute itself its own line. What is cut
+// off is said in words.
+func visible(at path.Path) (shown path.Path, label string) {
+	steps := at.Steps()
+	if len(steps) < 2 {
+		return at, ""
+	}
+	shown = path.Empty()
+	if name, ok := steps[0].(path.PathStepAttributeName); ok {
+		shown = path.Root(string(name))
+	}
+	return shown, "\nAttribute: " + at.String()
 }
 
 // Warning makes a warning of err. consequence is a sentence that says what it means for this run.
@@ -57,7 +84,7 @@ func Warning(s Subject, err error, consequence string) diag.Diagnostic {
 	if len(at.Steps()) == 0 {
 		return diag.NewWarningDiagnostic(summary, detail)
 	}
-	return diag.NewAttributeWarningDiagnostic(at, summary, detail)
+	return AtWarning(at, summary, detail)
 }
 
 // Interrupted reports whether err only says that the run was stopped.
@@ -118,7 +145,11 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 	if b.Len() > 0 {
 		b.WriteString("\n\n")
 	}
-	b.WriteString(err.Error())
+	raw := err.Error()
+	if sshErr != nil && sshErr.Fix != "" {
+		raw = strings.Replace(raw, ". "+sshErr.Fix, "", 1) // it is the sentence already
+	}
+	b.WriteString(raw)
 	if len(labels) > 0 {
 		b.WriteString("\n\n" + strings.Join(labels, "\n"))
 	}

@@ -100,7 +100,7 @@ func (r *Resource) probe(ctx context.Context, n *fleet.Node, plan model, resp *r
 			n.Coordinates().Name, describe(f), suggestion(f)))
 	}
 	if text := findings(f); text != "" {
-		resp.Diagnostics.AddAttributeWarning(path.Root("ssh").AtName("host"), "Machine needs attention",
+		resp.Diagnostics.AddAttributeWarning(path.Root("ssh"), "Machine needs attention",
 			fmt.Sprintf("The machine %s can be used, but:\n\n%s", n.Coordinates().Name, text))
 	}
 }

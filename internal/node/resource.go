@@ -208,12 +208,12 @@ func refusals(e facts.Expect, f facts.Facts, c fleet.Coordinates) diag.Diagnosti
 	var diags diag.Diagnostics
 	where := fmt.Sprintf("\n\nNode: %s\nHost: %s", c.Name, c.Host)
 	if why := unsupported(f); why != "" {
-		diags.AddAttributeError(path.Root("ssh").AtName("host"), "Machine cannot be a node", fmt.Sprintf("moaid cannot be installed on this machine: %s.%s", why, where))
+		diags.Append(diagnose.AtError(path.Root("ssh").AtName("host"), "Machine cannot be a node", fmt.Sprintf("moaid cannot be installed on this machine: %s.%s", why, where)))
 	}
 	for _, m := range facts.Check(f, e) {
-		diags.AddAttributeError(path.Root("expect").AtName(m.Attribute), "Machine is not what is expected", fmt.Sprintf(
-			"expect.%s is %s, but the machine has %s (%s). %s. What it is: %s%s",
-			m.Attribute, m.Want, m.Got, describe(f), strings.TrimSuffix(m.Fix, "."), suggestion(f), where))
+		diags.Append(diagnose.AtError(path.Root("expect").AtName(m.Attribute), "Machine is not what is expected", fmt.Sprintf(
+			"expect.%s is %s, but the machine has %s: %s. %s. What it is:\n\n  %s%s",
+			m.Attribute, m.Want, m.Got, describe(f), strings.TrimSuffix(m.Fix, "."), suggestion(f), where)))
 	}
 	return diags
 }

@@ -135,46 +135,51 @@ func TestNodeWithFabric(t *testing.T) {
 func TestNodeDriftIsShownAndHealed(t *testing.T) {
 	f, h := h100(t)
 	config := f.ProviderBlock() + h.Node(expect)
-	cases := []struct {
-		part, word string
-		damage     func()
+	rounds := []struct {
+		damage func()
+		shown  map[string]string
 	}{
-		{"unit", "changed", func() {
+		{func() {
 			e, _ := h.File("/etc/systemd/system/" + kvd)
 			e.Content = append(e.Content, "\n[Service]\nUser=root\n"...)
 			h.SetFile("/etc/systemd/system/"+kvd, e)
-		}},
-		{"service", "inactive", func() {
-			_ = h.OnUnit("stop", kvd)
-			h.SetUnit(kvd, func(u *sshtest.Unit) { u.Active = "inactive" })
-		}},
-		{"moaid", "changed", func() {
+			h.SetUnit(kvd, func(u *sshtest.Unit) { u.Enabled = false })
+			h.Remove("/etc/moai/owner.json")
+		}, map[string]string{"unit": "changed", "boot": "disabled", "marker": "missing", "service": "outdated"}},
+		{func() {
+			stop(h)
 			h.SetFile("/opt/moai/bin/moaid", sshtest.Entry{Content: []byte("another program"), Mode: 0o755})
-		}},
-		{"config", "missing", func() { h.Remove("/etc/moai/kvd.json") }},
-		{"boot", "disabled", func() { h.SetUnit(kvd, func(u *sshtest.Unit) { u.Enabled = false }) }},
-		{"marker", "missing", func() { h.Remove("/etc/moai/owner.json") }},
-		{"key", "missing", func() { h.Remove("/var/lib/moai/kvd/node.key") }},
+			h.Remove("/etc/moai/kvd.json")
+		}, map[string]string{"service": "inactive", "moaid": "changed", "config": "missing"}},
+		{func() { h.Remove("/var/lib/moai/kvd/node.key") }, map[string]string{"key": "missing"}},
+		{func() { h.Remove("/etc/systemd/system/" + kvd); stop(h) }, map[string]string{"unit": "missing", "service": "missing"}},
 	}
 	steps := []resource.TestStep{{Config: config}}
-	for _, c := range cases {
+	for _, r := range rounds {
+		var shown []resource.TestCheckFunc
+		planned := []plancheck.PlanCheck{plancheck.ExpectResourceAction(address, plancheck.ResourceActionUpdate)}
+		for part, w := range r.shown {
+			shown = append(shown, resource.TestCheckResourceAttr(address, "installed."+part, w))
+			planned = append(planned, plancheck.ExpectKnownValue(address, tfjsonpath.New("installed").AtMapKey(part), healthyWord(part)))
+		}
 		steps = append(steps,
 			resource.TestStep{
-				PreConfig: c.damage, RefreshState: true, ExpectNonEmptyPlan: true,
-				Check: resource.TestCheckResourceAttr(address, "installed."+c.part, c.word),
+				PreConfig: r.damage, RefreshState: true, ExpectNonEmptyPlan: true, Check: resource.ComposeAggregateTestCheckFunc(shown...),
 			},
 			resource.TestStep{
 				Config: config,
 				ConfigPlanChecks: resource.ConfigPlanChecks{
-					PreApply: []plancheck.PlanCheck{
-						plancheck.ExpectResourceAction(address, plancheck.ResourceActionUpdate),
-						plancheck.ExpectKnownValue(address, tfjsonpath.New("installed").AtMapKey(c.part), healthyWord(c.part)),
-					},
-					PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()},
+					PreApply: planned, PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()},
 				},
 			})
 	}
 	resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(), Steps: steps})
+}
+
+// stop stops the daemon by hand.
+func stop(h *acctest.Host) {
+	_ = h.OnUnit("stop", kvd) // the fake's stop cannot fail
+	h.SetUnit(kvd, func(u *sshtest.Unit) { u.Active, u.MainPID = "inactive", 0 })
 }
 
 func healthyWord(part string) knownvalue.Check {
@@ -216,15 +221,15 @@ func TestNodeRefusals(t *testing.T) {
 		setUp  func(*acctest.Host)
 		want   string
 	}{
-		{name: "unknown host", config: replace(`host = "127.0.0.1"`, `host = "no-such-host.invalid"`), want: `(?s)no-such-host\.invalid.*Step:\s+resolve`},
-		{name: "silent port", setUp: func(h *acctest.Host) { h.Server.Set(sshtest.Fault{Silent: true}) }, want: `(?s)did not answer in time.*with moai_node.*(ssh|host)`},
-		{name: "wrong host key", setUp: func(h *acctest.Host) { h.Server.RotateHostKey() }, want: `(?s)host key not accepted.*SHA256:.*SHA256:`},
-		{name: "wrong credentials", setUp: func(h *acctest.Host) { h.Server.Set(sshtest.Fault{RefuseAuth: true}) }, want: `(?s)login refused.*ssh_profiles\["h100-0"\]\.private_key`},
-		{name: "unknown profile", config: replace(`profile = "h100-0"`, `profile = "nobody"`), want: `(?s)Unknown SSH profile.*"nobody".*h100-0`},
-		{name: "no sudo", setUp: func(h *acctest.Host) { h.NoSudo = true }, want: `(?s)Cannot become root`},
-		{name: "wrong vendor", more: `  expect = { vendor = "amd" }`, want: `(?s)expect\.vendor is amd.*2 × H100 \(nvidia\).*expect = \{ vendor = "nvidia"`},
-		{name: "wrong model", more: `  expect = { gpu = "MI300X" }`, want: `(?s)expect\.gpu is MI300X`},
-		{name: "wrong count", more: `  expect = { gpu_count = 8 }`, want: `(?s)expect\.gpu_count is 8`},
+		{name: "unknown host", config: replace(`host = "127.0.0.1"`, `host = "no-such-host.invalid"`), want: `(?s)no-such-host\.invalid.*Step: resolve.*Attribute: ssh\.host`},
+		{name: "silent port", setUp: func(h *acctest.Host) { h.Server.Set(sshtest.Fault{Silent: true}) }, want: `(?s)did not answer in time.*Port: [0-9]+.*Step: handshake.*Attribute: ssh\.host`},
+		{name: "wrong host key", setUp: func(h *acctest.Host) { h.Server.RotateHostKey() }, want: `(?s)host key not accepted.*expected ssh-ed25519 SHA256:.*presented ssh-ed25519 SHA256:.*Attribute: ssh\.host_key`},
+		{name: "wrong credentials", setUp: func(h *acctest.Host) { h.Server.Set(sshtest.Fault{RefuseAuth: true}) }, want: `(?s)login refused.*ssh_profiles\["h100-0"\]\.private_key.*Attribute: ssh\.profile`},
+		{name: "unknown profile", config: replace(`profile = "h100-0"`, `profile = "nobody"`), want: `(?s)Unknown SSH profile.*"nobody".*h100-0.*Attribute: ssh\.profile`},
+		{name: "no sudo", setUp: func(h *acctest.Host) { h.NoSudo = true }, want: `(?s)Cannot become root.*ssh_profiles\["h100-0"\]\.become.*Attribute: ssh\.profile`},
+		{name: "wrong vendor", more: `  expect = { vendor = "amd" }`, want: `(?s)expect\.vendor is amd.*2 × H100 \(nvidia\).*expect = \{ vendor = "nvidia".*Attribute: expect\.vendor`},
+		{name: "wrong model", more: `  expect = { gpu = "MI300X" }`, want: `(?s)expect\.gpu is MI300X.*Attribute: expect\.gpu`},
+		{name: "wrong count", more: `  expect = { gpu_count = 8 }`, want: `(?s)expect\.gpu_count is 8.*Attribute: expect\.gpu_count`},
 		{name: "foreign fleet", setUp: func(h *acctest.Host) {
 			h.SetFile("/etc/moai/owner.json", sshtest.Entry{Content: []byte(`{"fleet":"other","resource":"moai_node.x","writer":"w","moaid_sha256":""}`)})
 		}, want: `(?s)belongs to another fleet.*"other"`},
