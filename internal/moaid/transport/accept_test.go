@@ -40,13 +40,15 @@ func isClosed(t *testing.T, what string, c net.Conn) {
 
 func TestSilenceAndNoiseAreClosed(t *testing.T) {
 	noLeaks(t)
-	n := newNode(t, "n", func(o *Options) { o.Timing.Unauthenticated = 100 * time.Millisecond })
-	isClosed(t, "silence", tcp(t, n.addr))
+	n := newNode(t, "n", func(o *Options) { o.Timing.Unauthenticated = time.Second })
+	conns := map[string]net.Conn{"silence": tcp(t, n.addr)}
 	for _, first := range []string{"GET / HTTP/1.1\r\n", "MOAX", "\x00", "MOAI\x00too short", "\x16\x03\x01", "MOAI" + strings.Repeat("\x00", wire.OpeningSize)} {
-		c := tcp(t, n.addr)
-		if _, err := io.WriteString(c, first); err != nil {
+		conns[first] = tcp(t, n.addr)
+		if _, err := io.WriteString(conns[first], first); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for first, c := range conns {
 		isClosed(t, first, c)
 	}
 	c := n.mux.Counters()

@@ -137,7 +137,7 @@ func (s *session) openStream(address string, o wire.Opening) error {
 	defer cancel()
 	conn, err := s.mux.dialTCP(ctx, address)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot open data stream %d: %w", o.Stream, err)
 	}
 	stop := context.AfterFunc(ctx, func() { s.mux.closeConn(conn) })
 	key, err := s.state.ExportKeyingMaterial(wire.LabelStream, wire.StreamContext(o.Stream, o.Epoch), wire.StreamKeySize)
@@ -160,10 +160,10 @@ func (s *session) exchangeOpening(conn net.Conn, o wire.Opening, key []byte) err
 	}
 	var answer [wire.AnswerSize]byte
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
-		return fmt.Errorf("stream %d was not answered: %w", o.Stream, err)
+		return fmt.Errorf("it was not answered: %w", err)
 	}
 	if !wire.VerifyAnswer(&answer, &opening, key) {
-		return fmt.Errorf("stream %d was answered by somebody who does not have the session's key", o.Stream)
+		return errors.New("it was answered by somebody who does not have the session's key")
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (m *Mux) acceptPeer(raw net.Conn, tc *tls.Conn, who *peerIdentity) {
 		m.refuse(raw, tc, e)
 		return
 	}
-	stop() // the session says GOODBYE itself
+	stop()         // the session says GOODBYE itself
 	_ = s.run(nil) // why it ended is the Handler's and the link's to tell
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -30,7 +31,8 @@ func TestNewSessionReplacesTheOld(t *testing.T) {
 	connect(a1, b, api.EncryptionAEAD, 2, nil)
 	first := a1.rec.await(t, "up").s
 	b.rec.await(t, "up")
-	connect(a2, b, api.EncryptionAEAD, 2, nil)
+	a2.pins.set(pin{b.id.Public(), api.RolePeer, "link-b", "b"})
+	a2.mux.SetPeer(PeerConfig{Link: "l", Node: "b", Key: b.id.Public(), Addresses: []string{b.addr}, Dial: true, Encryption: api.EncryptionAEAD, Streams: 1})
 	second := a2.rec.await(t, "up").s
 	if e := <-b.rec.events; e.what != "down" || e.s.ID() != first.ID() || !isEnd(e.err, wire.CodeReplaced, false) {
 		t.Errorf("%s %v", e.what, e.err)
@@ -43,6 +45,27 @@ func TestNewSessionReplacesTheOld(t *testing.T) {
 	}
 	if s, ok := b.mux.Session("a"); !ok || s.ID() != second.ID() {
 		t.Error("the old session is the current one")
+	}
+}
+
+// A session whose streams do not open was never up: the Handler hears nothing of
+// it, the operator does.
+func TestSetupThatFails(t *testing.T) {
+	noLeaks(t)
+	a, b, _ := tapped(t, api.EncryptionAEAD, func(c *proxied, b []byte) {
+		if c.sent.Len() == 0 && bytes.HasPrefix(b, []byte(wire.Magic)) {
+			b[len(b)-1] ^= 1
+		}
+	})
+	lastError(t, a, "cannot open data stream 0: it was not answered")
+	lastError(t, b, "the peer ended the session", "cannot open data stream 0")
+	for _, n := range []*node{a, b} {
+		if c := n.mux.Counters(); len(n.rec.events) != 0 || c.SessionsUp != 0 || c.SessionsDown != 0 {
+			t.Errorf("%s: %d events, %+v", n.name, len(n.rec.events), c)
+		}
+	}
+	if n := b.mux.Counters().RefusedOpenings; n == 0 {
+		t.Error("not counted")
 	}
 }
 

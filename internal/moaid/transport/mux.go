@@ -31,6 +31,7 @@ type Mux struct {
 
 	mu       sync.Mutex
 	closed   bool
+	made     uint64               // sessions so far
 	links    map[string]*link     // by node
 	live     map[*session]bool    // all that have not finished
 	accepted map[wire.ID]*session // of those, ones whose streams the peer opens

@@ -21,6 +21,7 @@ type session struct {
 	mux        *Mux
 	link       *link
 	id         wire.ID
+	made       uint64 // sessions of the Mux in the order of their HELLOs
 	node       string
 	key        ed25519.PublicKey
 	dialler    bool
@@ -88,6 +89,8 @@ func (m *Mux) newSession(p sessionParams) (*session, error) {
 	case !p.dialler && m.accepted[p.id] != nil:
 		return nil, &SessionError{Code: wire.CodeProtocol, Reason: "the session id is in use"}
 	}
+	m.made++
+	s.made = m.made
 	m.live[s] = true
 	if !p.dialler {
 		m.accepted[p.id] = s
@@ -104,7 +107,7 @@ func (s *session) run(open func() error) *SessionError {
 	if open != nil {
 		s.wg.Go(func() {
 			if err := open(); err != nil {
-				s.fail(&SessionError{Code: wire.CodeProtocol, Reason: "cannot open the data streams: " + err.Error(), Cause: err})
+				s.fail(&SessionError{Code: wire.CodeProtocol, Reason: err.Error(), Cause: err})
 			}
 		})
 	}
@@ -133,15 +136,23 @@ func (s *session) run(open func() error) *SessionError {
 	return cause
 }
 
-// install makes the session the one of its node. It waits until the session that
-// it replaces is gone, so that the Handler sees one after the other.
+const replacedReason = "a new session of the same peer replaces this one"
+
+// install makes the session the one of its node, unless a later one came up
+// before it. It waits until the session that it replaces is gone, so that the
+// Handler sees one after the other.
 func (m *Mux) install(s *session) bool {
 	m.mu.Lock()
 	old := m.current[s.node]
+	if old != nil && old.made > s.made {
+		m.mu.Unlock()
+		s.Close(wire.CodeReplaced, replacedReason)
+		return false
+	}
 	m.current[s.node] = s
 	m.mu.Unlock()
 	if old != nil {
-		old.Close(wire.CodeReplaced, "a new session of the same peer replaces this one")
+		old.Close(wire.CodeReplaced, replacedReason)
 		<-old.finished
 	}
 	select {

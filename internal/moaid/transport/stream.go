@@ -75,6 +75,7 @@ func (s *session) addStream(conn net.Conn, o wire.Opening, confirm func() error)
 	s.free <- st
 	if err != nil {
 		s.wg.Done()
+		err = fmt.Errorf("cannot open data stream %d: %w", o.Stream, err)
 		s.fail(&SessionError{Code: wire.CodeProtocol, Reason: err.Error(), Cause: err})
 		return err
 	}

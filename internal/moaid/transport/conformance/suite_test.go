@@ -43,7 +43,7 @@ func TestTransportConforms(t *testing.T) {
 			}
 			m := transport.New(transport.Options{
 				Node: "server", Instance: wire.ID{1}, Identity: server, Pins: onePin(client.Public()), Handler: nothing{},
-				Timing: transport.Timing{Unauthenticated: 300 * time.Millisecond, Linger: 100 * time.Millisecond},
+				Timing: transport.Timing{Linger: 200 * time.Millisecond},
 			})
 			m.SetPeer(transport.PeerConfig{Link: "l", Node: "client", Key: client.Public(), Encryption: enc, Streams: 1})
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
