@@ -112,6 +112,7 @@ func TestGatewayRequests(t *testing.T) {
 			if r.URL.Path == "/hang" {
 				entered <- name
 				<-r.Context().Done()
+				<-time.After(50 * time.Millisecond) // what a handler still has to tidy up
 				left <- struct{}{}
 				return
 			}
