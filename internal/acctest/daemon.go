@@ -74,8 +74,17 @@ func newDaemon(n *network, m *sshtest.Machine) *Daemon {
 func (d *Daemon) wipe() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running, d.trust, d.links, d.engines = false, map[string]api.Trust{}, map[string]api.Link{}, map[string]api.Engine{}
+	d.setRunning(false)
+	d.trust, d.links, d.engines = map[string]api.Trust{}, map[string]api.Link{}, map[string]api.Engine{}
 	d.pairs, d.drained = map[string]api.Pair{}, map[string]bool{}
+}
+
+// setRunning makes the machine's socket answer or not. The machine orders changes of its units before later dials.
+func (d *Daemon) setRunning(yes bool) {
+	d.running, d.machine.Management = yes, nil
+	if yes {
+		d.machine.Management = d
+	}
 }
 
 // FailStart makes starts of the unit fail from now on; nil makes them succeed again.
@@ -157,7 +166,7 @@ func (d *Daemon) unit(event, unit string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if event == "stop" {
-		d.running = false
+		d.setRunning(false)
 		return nil
 	}
 	if d.failing != nil {
@@ -179,7 +188,8 @@ func (d *Daemon) unit(event, unit string) error {
 		d.machine.SetFile(keyFile, sshtest.Entry{Content: newSeed(), Mode: 0o600, Owner: "moai", Group: "moai"})
 	}
 	sum := sha256.Sum256(binary.Content)
-	d.node, d.listen, d.binary, d.running = c.Node, c.Listen, hex.EncodeToString(sum[:]), true
+	d.node, d.listen, d.binary = c.Node, c.Listen, hex.EncodeToString(sum[:])
+	d.setRunning(true)
 	d.net.mu.Lock()
 	d.net.daemons[c.Node] = d
 	d.net.mu.Unlock()

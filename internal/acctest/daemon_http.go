@@ -9,7 +9,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 )
 
-// ServeHTTP is the management API. A daemon that does not run closes the connection.
+// ServeHTTP is the management API. A connection from before the daemon was stopped is told so.
 func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	running := d.running
@@ -18,7 +18,8 @@ func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.mu.Unlock()
 	if !running {
-		panic(http.ErrAbortHandler)
+		refuse(w, http.StatusServiceUnavailable, "stopping", "the daemon is stopping")
+		return
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(parts) < 2 || parts[0] != "v0" {

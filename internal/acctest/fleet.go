@@ -59,7 +59,6 @@ func (f *Fleet) Add(name string, a Accelerators) *Host {
 	m.SetFile("/etc/machine-id", sshtest.Entry{Content: []byte(machineID + "\n"), Mode: 0o444})
 	h := &Host{Machine: m, name: name}
 	h.Daemon = newDaemon(f.net, m)
-	m.Management = h.Daemon
 	m.OnUnit = h.Daemon.unit
 	h.Server = m.Serve()
 	f.Hosts[name] = h

@@ -95,16 +95,27 @@ func (s *stream) run(c *Conn, far net.Conn, errs *tail) {
 // Read implements net.Conn.
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
-	if errors.Is(err, io.EOF) {
+	return n, s.reason(err, io.EOF)
+}
+
+// Write implements net.Conn. A client that writes first learns here why the command ended.
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	return n, s.reason(err, io.ErrClosedPipe)
+}
+
+// reason puts the command's own failure in the place of the error by which the pipe shows that it ended.
+func (s *stream) reason(err, end error) error {
+	if errors.Is(err, end) {
 		select {
 		case <-s.ended:
 			if s.err != nil {
-				return n, s.err
+				return s.err
 			}
 		default:
 		}
 	}
-	return n, err
+	return err
 }
 
 // Close ends the command.
