@@ -92,6 +92,7 @@ const (
 	maxExtents     = 1200    // of one answer on the engine socket: must fit its packet
 	sendWindow     = 8       // chunks of one transfer that are queued to the streams
 	defaultIngest  = 1 << 30 // bytes in flight to an engine, if its registration says nothing
+	minShare       = 1 << 20 // bytes in flight that one transfer may have, however small the budget
 	maxWaiting     = 4       // requests that an engine should hold early
 	statusInterval = 1       // seconds between STATUS lines to systemd
 )

@@ -284,6 +284,9 @@ func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Reque
 
 func stream(w http.ResponseWriter, from io.Reader) error {
 	rc := http.NewResponseController(w)
+	if err := rc.Flush(); err != nil { // the header: a client may wait for it alone
+		return err
+	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -318,12 +321,18 @@ func engineTransport(socket string) *http.Transport {
 	}
 }
 
-// probeHTTP asks an engine's /health every second and tells the owner.
+// probeHTTP asks an engine's /health, every second while it answers and more
+// often while it starts, and tells the owner.
 func (d *Daemon) probeHTTP(ctx context.Context, e *engine, socket string) {
-	t := time.NewTicker(time.Second)
+	t := time.NewTimer(0)
 	defer t.Stop()
 	last := "not asked yet"
 	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
 		why := health(ctx, socket)
 		if ctx.Err() != nil {
 			return
@@ -339,10 +348,9 @@ func (d *Daemon) probeHTTP(ctx context.Context, e *engine, socket string) {
 				return
 			}
 		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
+		t.Reset(time.Second)
+		if why != "" {
+			t.Reset(200 * time.Millisecond)
 		}
 	}
 }

@@ -291,7 +291,11 @@ func (d *Daemon) retryLeases(e *engine) {
 func (d *Daemon) pace() {
 	now := int64(d.own.now())
 	for _, t := range d.order {
-		if w := t.m.Wanted(); w > 0 {
+		// One transfer never has all of the budget: its bytes may not be computed
+		// yet, and others' are.
+		limit := ingestLimit(t.engine.reg)
+		w := min(t.m.Wanted(), max(limit/4, min(limit, minShare))-t.m.Given())
+		if w > 0 {
 			if n := t.engine.budget.Give(now, w); n > 0 {
 				_ = d.stepRecv(t, transfer.Credit{Bytes: n})
 			}

@@ -288,8 +288,29 @@ func (r *Receiver) ask(out []Effect) []Effect {
 	return append(out, WantCredit{w})
 }
 
-// onCredit divides credit over the ranks, evenly, what one cannot use going to
-// the next.
+// divide gives credit to whichever rank has least on its way, so that a rank
+// whose bytes are not stored yet does not hold up the others.
+func (r *Receiver) divide(n int64) {
+	step := max(n/64, 4096)
+	under := make([]int64, len(r.ranks))
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		under[i] = k.credit - (k.granted.Bytes() - k.granted.Sub(k.verified).Bytes())
+	}
+	for n > 0 {
+		best := -1
+		for i := range r.ranks {
+			if r.ranks[i].credit < r.ranks[i].granted.Bytes() && (best < 0 || under[i] < under[best]) {
+				best = i
+			}
+		}
+		k := &r.ranks[best]
+		d := min(step, n, k.granted.Bytes()-k.credit)
+		k.credit, under[best], n = k.credit+d, under[best]+d, n-d
+	}
+}
+
+// onCredit turns budget into grants and credit.
 func (r *Receiver) onCredit(now Instant, e Credit) []Effect {
 	n := min(e.Bytes, r.wanted())
 	if (r.state != Offered && r.state != Receiving) || r.peer == 0 || len(r.leasing) > 0 || n <= 0 {
@@ -318,21 +339,7 @@ func (r *Receiver) onCredit(now Instant, e Credit) []Effect {
 		k.open = true
 		was[i] = k.credit
 	}
-	for left := n; left > 0; {
-		hungry := 0
-		for i := range r.ranks {
-			if r.ranks[i].credit < r.ranks[i].granted.Bytes() {
-				hungry++
-			}
-		}
-		share := (left + int64(hungry) - 1) / int64(hungry)
-		for i := range r.ranks {
-			k := &r.ranks[i]
-			d := min(share, left, k.granted.Bytes()-k.credit)
-			k.credit += d
-			left -= d
-		}
-	}
+	r.divide(n)
 	for i := range r.ranks {
 		k := &r.ranks[i]
 		switch {
