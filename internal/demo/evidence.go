@@ -20,7 +20,7 @@ import (
 )
 
 // computedMetric counts the prompt tokens that an engine computed itself.
-const computedMetric = "moai_ref_prompt_tokens_computed_total"
+const computedMetric = "reference_prompt_tokens_computed_total"
 
 // witness sees what happens on the decode host while a completion runs.
 type witness struct {

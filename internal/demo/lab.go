@@ -77,9 +77,10 @@ func (l Lab) Diff(ctx context.Context, before, after string) error {
 	return err
 }
 
-// inside gives the argv that runs a command in the lab's network namespace.
+// inside gives the argv that runs a command in the lab's network namespace, and
+// in nothing else of it: ip netns exec would hide the machine's cgroups.
 func inside(e plan.Env, argv ...string) []string {
-	return append([]string{"ip", "netns", "exec", e.Namespace}, argv...)
+	return append([]string{"nsenter", "--net=/run/netns/" + e.Namespace, "--"}, argv...)
 }
 
 // ssh runs a command on a host over SSH, as its own user.

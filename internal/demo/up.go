@@ -114,7 +114,8 @@ func (d Demo) inNamespace(ctx context.Context, word string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "ip", inside(env, self, word)[1:]...)
+	argv := inside(env, self, word)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // argv is the demo's own
 	cmd.Dir = d.WS.Repo
 	cmd.Env = append(os.Environ(), StartVariable+"="+d.N.Start.Format(time.RFC3339Nano))
 	cmd.Stdout, cmd.Stderr = d.N.Out, os.Stderr
