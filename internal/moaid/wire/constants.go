@@ -48,7 +48,7 @@ const (
 // Limits of the protocol, with the reason for each.
 const (
 	// MaxFrame bounds type and body of a control frame: an ENGINES frame with
-	// 16 fingerprints of 64 KiB just fits, and a peer cannot make us hold more.
+	// 15 fingerprints of 64 KiB fits, and a peer cannot make us hold more.
 	MaxFrame = 1 << 20
 	// MaxChunk bounds the plain bytes of a chunk: one scratch buffer, small
 	// enough to stay in a core's cache between copy and cipher.
