@@ -16,6 +16,11 @@ stop | disable | disable-now | reset-failed)
 	# A unit that systemd does not know is stopped and disabled. Anything else, also no answer, is a failure.
 	state=$(systemctl show -p LoadState -- "$unit" 2>/dev/null) || state=
 	[ "$state" = LoadState=not-found ] && { echo gone; exit 0; }
+	# systemd forgets an idle unit, and with it that the unit ever failed: then there is nothing to reset.
+	if [ "$verb" = reset-failed ]; then
+		state=$(systemctl show -p ActiveState -- "$unit" 2>/dev/null) || state=
+		[ "$state" = ActiveState=inactive ] && { echo gone; exit 0; }
+	fi
 	;;
 esac
 printf '%s\n' "$said" >&2
