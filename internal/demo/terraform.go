@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 )
 
 // Terraform runs the CLI on the demo's configuration. It must run where the
@@ -19,8 +22,12 @@ func (t Terraform) run(ctx context.Context, args ...string) (string, error) {
 	return command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), stdout: t.Out, argv: append([]string{t.CLI.Path}, args...)}.run(ctx)
 }
 
-// Init installs the provider from the mirror.
+// Init installs the provider from the mirror. A lock of an earlier run names an
+// earlier build under the same version, so it goes first.
 func (t Terraform) Init(ctx context.Context) error {
+	if err := os.Remove(filepath.Join(t.WS.Config(), ".terraform.lock.hcl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	_, err := t.run(ctx, "init", "-input=false", "-no-color")
 	return err
 }
