@@ -45,6 +45,9 @@ func NewConn(uc *net.UnixConn) *Conn {
 	return &Conn{uc: uc, buf: make([]byte, MaxPacket+1), oob: make([]byte, unix.CmsgSpace(8*4))}
 }
 
+// Socket is the connection underneath.
+func (c *Conn) Socket() *net.UnixConn { return c.uc }
+
 // Close ends the connection; a Read that waits returns net.ErrClosed.
 func (c *Conn) Close() error { return c.uc.Close() }
 

@@ -223,3 +223,18 @@ func (g *Group) Stop() {
 
 // ID makes a transfer id or generation of a number.
 func ID(n int) string { return fmt.Sprintf("%032x", n) }
+
+// WaitLink waits until the node's link is up.
+func (n *Node) WaitLink(t testing.TB) {
+	t.Helper()
+	Eventually(t, wait, func() error {
+		l, err := n.Manage.GetLink(context.Background(), "link")
+		if err != nil {
+			return err
+		}
+		if !l.Up {
+			return fmt.Errorf("link of %s is down: %s", n.Name, l.LastError)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,137 @@
+"""Client of the engine socket, version 0 (docs/protocols/engine-socket.md). Standard library only.
+
+A Session is a scheduler's or a worker's. Answers are awaited, verdicts and other events are stored as they come, so that
+a poll costs no I/O. Run as a program it obeys one JSON object a line, for the conformance suite.
+"""
+import array, collections, itertools, json, mmap, queue, socket, sys, threading
+
+MAX_PACKET = 65536
+
+
+class Refused(Exception):
+    def __init__(self, packet):
+        super().__init__(f"{packet.get('message')} ({packet.get('code')})")
+        self.packet = packet
+
+
+class Session:
+    def __init__(self):
+        self.verdicts, self.reported = {}, set()
+        self.arena = self.mem = self.fd = None      # these outlive a connection
+
+    def connect(self, path, hello):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.connect(path)
+        self.seq, self.waiting, self.events = itertools.count(1), {}, queue.Queue()
+        self.lock, self.closed = threading.Lock(), threading.Event()
+        threading.Thread(target=self._read, args=(self.sock,), daemon=True).start()
+        answer, _ = self.request("hello", **hello)
+        threading.Thread(target=self._ping, args=(self.closed, answer["lease_ms"] / 4000), daemon=True).start()
+        return answer
+
+    def request(self, t, fd=None, **fields):
+        """Sends a request and gives its answer and the descriptor that came with it; raises Refused, or ConnectionError."""
+        done = queue.Queue(1)
+        with self.lock:
+            seq = next(self.seq)
+            self.waiting[seq] = done
+            rights = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+            self.sock.sendmsg([json.dumps({"t": t, "seq": seq, **fields}).encode()], rights)
+            if self.closed.is_set():
+                raise ConnectionError("the session has ended")
+        answer, fd = done.get()
+        if answer is None:
+            raise ConnectionError("the session has ended")
+        if answer["t"] == "error":
+            raise Refused(answer)
+        return answer, fd
+
+    def _read(self, sock):
+        while True:
+            try:
+                packet, anc, flags, _ = sock.recvmsg(MAX_PACKET, socket.CMSG_SPACE(4))
+            except OSError:
+                packet = b""
+            if not packet or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                break
+            fds = array.array("i")
+            for _, _, data in anc:
+                fds.frombytes(data)
+            m = json.loads(packet)
+            if m["t"] in ("ok", "error"):
+                self.waiting.pop(m["seq"]).put((m, fds[0] if fds else None))
+                continue
+            if m["t"] == "verdict":
+                self.verdicts[m["id"]] = m
+            elif m["t"] == "closed":
+                self.verdicts.pop(m["id"], None)
+            self.events.put(m)
+        with self.lock:
+            self.closed.set()
+            for done in self.waiting.values():
+                done.put((None, None))
+        self.events.put(None)
+
+    def _ping(self, closed, seconds):
+        try:
+            while not closed.wait(seconds):
+                self.request("ping")
+        except (OSError, Refused):
+            pass
+
+    def claim(self, **fields):
+        answer, _ = self.request("claim", **fields)
+        if answer["verdict"] != "pending":          # an event may have overtaken the answer
+            self.verdicts[fields["id"]] = answer
+        return answer
+
+    def poll(self, id):
+        return self.verdicts.get(id, {"verdict": "pending"})
+
+    def open_arena(self):
+        answer, fd = self.request("arena")
+        self.arena, self.fd, self.mem = answer["arena"], fd, mmap.mmap(fd, answer["bytes"])
+        return answer
+
+    def adopt(self):
+        return self.request("adopt", fd=self.fd, arena=self.arena, bytes=len(self.mem))[0]
+
+    def loaded(self, id, ok):
+        if id in self.reported:
+            raise ValueError("this rank has reported the load of this id")
+        self.reported.add(id)
+        return self.request("loaded", id=id, ok=ok)[0]
+
+    def close(self):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+def obey(sessions, c):
+    s = sessions[c["session"]]
+    if c["do"] == "event":
+        e = s.events.get(timeout=c["timeout"])
+        return {"closed": True} if e is None else e
+    if c["do"] == "read":
+        return {"hex": s.mem[c["offset"]:c["offset"] + c["length"]].hex()}
+    if c["do"] == "write":
+        data = bytes.fromhex(c["hex"])
+        s.mem[c["offset"]:c["offset"] + len(data)] = data
+        return {}
+    if c["do"] == "request":
+        return s.request(c["t"], **c["fields"])[0]
+    return getattr(s, c["do"])(**c.get("fields", {})) or {}
+
+
+if __name__ == "__main__":
+    sessions = collections.defaultdict(Session)
+    for line in sys.stdin:
+        try:
+            out = {"result": obey(sessions, json.loads(line))}
+        except Refused as e:
+            out = {"refused": e.packet}
+        except queue.Empty:
+            out = {"timeout": True}
+        except (OSError, ValueError) as e:
+            out = {"failed": str(e)}
+        print(json.dumps(out), flush=True)
