@@ -27,6 +27,7 @@ func New(ctx context.Context, s Settings) *Fleet {
 	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}, hosts: map[*ssh.Conn]*host.Host{},
 		leaving: map[string]bool{}}
 	logCtx := f.Context(context.WithoutCancel(ctx))
+	var logging sync.Mutex // masking writes to the logger's own fields: two at once is a crash
 	f.pool = ssh.NewPool(ssh.Options{Log: func(msg string, kv ...any) {
 		fields := map[string]any{}
 		for i := 0; i+1 < len(kv); i += 2 {
@@ -34,6 +35,8 @@ func New(ctx context.Context, s Settings) *Fleet {
 				fields[k] = kv[i+1]
 			}
 		}
+		logging.Lock()
+		defer logging.Unlock()
 		tflog.Debug(logCtx, msg, fields)
 	}})
 	return f
