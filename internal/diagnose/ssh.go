@@ -16,6 +16,7 @@ var sshSummaries = []struct {
 	class   error
 	summary string
 }{
+	{ssh.ErrInterrupted, "Interrupted"},
 	{ssh.ErrHostKey, "SSH host key not accepted"},
 	{ssh.ErrAuth, "SSH login refused"},
 	{ssh.ErrConfig, "SSH settings are wrong"},

@@ -216,6 +216,7 @@ func (c *converger) forget(ctx context.Context, i int) error {
 		if err := c.nodes[i].Wake(ctx, "moai_kv_link."+c.ends[i].link.Name); err != nil {
 			return err
 		}
+	case fleet.DaemonRunning:
 	}
 	if err := c.daemon(i).DeleteLink(ctx, c.ends[i].link.Name); err != nil {
 		return err

@@ -1,11 +1,8 @@
 package noderef
 
 import (
-	"context"
-
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 )
@@ -104,17 +101,13 @@ func decodeFabric(v attr.Value, c *fleet.Coordinates) bool {
 	return all
 }
 
-// text reads a string that may be of a custom type; known is true for null.
+// text reads a string; known is true for null.
 func text(v attr.Value) (s string, known bool) {
-	t, ok := v.(basetypes.StringValuable)
-	if !ok {
+	t, ok := v.(types.String)
+	if !ok || t.IsUnknown() {
 		return "", false
 	}
-	sv, diags := t.ToStringValue(context.Background())
-	if diags.HasError() || sv.IsUnknown() {
-		return "", false
-	}
-	return sv.ValueString(), true
+	return t.ValueString(), true
 }
 
 func number(v attr.Value) (n int, known bool) {
@@ -197,7 +190,7 @@ func FollowList(f *fleet.Fleet, list types.List) types.List {
 
 // identityDiffers reports whether the machine is, or may be, another one: an unknown machine-id is that of a node that
 // will be made anew.
-func identityDiffers(_ context.Context, state, plan types.Object) bool {
+func identityDiffers(state, plan types.Object) bool {
 	if state.IsNull() || plan.IsNull() {
 		return false
 	}
@@ -208,7 +201,7 @@ func identityDiffers(_ context.Context, state, plan types.Object) bool {
 	return s.Name != p.Name || s.MachineID != p.MachineID
 }
 
-func listIdentityDiffers(ctx context.Context, state, plan types.List) bool {
+func listIdentityDiffers(state, plan types.List) bool {
 	if state.IsNull() || plan.IsNull() {
 		return false
 	}
@@ -228,7 +221,7 @@ func listIdentityDiffers(ctx context.Context, state, plan types.List) bool {
 			return true
 		}
 		old, ok := byName[Decode(obj).Name]
-		if !ok || identityDiffers(ctx, old, obj) {
+		if !ok || identityDiffers(old, obj) {
 			return true
 		}
 	}

@@ -22,8 +22,8 @@ func Attribute(description string) schema.SingleNestedAttribute {
 		MarkdownDescription: description,
 		Attributes:          attributes(true),
 		PlanModifiers: []planmodifier.Object{objectplanmodifier.RequiresReplaceIf(
-			func(ctx context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
-				resp.RequiresReplace = identityDiffers(ctx, req.StateValue, req.PlanValue)
+			func(_ context.Context, req planmodifier.ObjectRequest, resp *objectplanmodifier.RequiresReplaceIfFuncResponse) {
+				resp.RequiresReplace = identityDiffers(req.StateValue, req.PlanValue)
 			}, replaceText, replaceText)},
 	}
 }
@@ -36,8 +36,8 @@ func ListAttribute(description string, n int) schema.ListNestedAttribute {
 		NestedObject:        schema.NestedAttributeObject{Attributes: attributes(false)},
 		Validators:          []validator.List{listvalidator.SizeBetween(n, n), completeValidator{}},
 		PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplaceIf(
-			func(ctx context.Context, req planmodifier.ListRequest, resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-				resp.RequiresReplace = listIdentityDiffers(ctx, req.StateValue, req.PlanValue)
+			func(_ context.Context, req planmodifier.ListRequest, resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
+				resp.RequiresReplace = listIdentityDiffers(req.StateValue, req.PlanValue)
 			}, replaceText, replaceText)},
 	}
 }

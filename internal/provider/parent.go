@@ -16,9 +16,10 @@ const orphanGrace = 5 * time.Second
 // cancelled every request by then; a remote command that ignores that dies with its SSH session.
 func ExitWithParent() {
 	parent := os.Getppid()
+	tick := time.NewTicker(parentPoll)
 	for os.Getppid() == parent {
-		time.Sleep(parentPoll)
+		<-tick.C
 	}
-	time.Sleep(orphanGrace)
+	<-time.After(orphanGrace)
 	os.Exit(1)
 }

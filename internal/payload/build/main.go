@@ -27,14 +27,15 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	root := flag.String("root", ".", "root of the repository")
 	out := flag.String("out", "", "folder to write; default: internal/payload/dist below root")
 	arches := flag.String("arch", "amd64,arm64", "architectures, by comma")
 	check := flag.Bool("check", false, "only check that two builds in different folders are equal")
 	flag.Parse()
-	if err := run(ctx, *root, *out, strings.Split(*arches, ","), *check); err != nil {
-		fmt.Fprintln(os.Stderr, "payload:", err)
+	err := run(ctx, *root, *out, strings.Split(*arches, ","), *check)
+	stop()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "payload:", err)
 		os.Exit(1)
 	}
 }
@@ -47,7 +48,7 @@ func run(ctx context.Context, root, out string, arches []string, check bool) err
 	if out == "" {
 		out = filepath.Join(root, "internal", "payload", "dist")
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // build output, for everybody to read
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	m := payload.Manifest{Moaid: map[string]payload.Entry{}}
@@ -83,13 +84,13 @@ func compile(ctx context.Context, module, arch string) ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	bin := filepath.Join(dir, "moaid")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", bin, "./cmd/moaid") //nolint:gosec // fixed words
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", bin, "./cmd/moaid")
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build moaid for linux/%s: %w\n%s", arch, err, said)
 	}
-	return os.ReadFile(bin) //nolint:gosec // just built
+	return os.ReadFile(bin)
 }
 
 // pack compresses without name and time, so that equal content gives equal bytes.
@@ -145,11 +146,11 @@ func checkReproducible(ctx context.Context, module string, arches []string) erro
 // writeFile replaces a file at once, and leaves it alone when it has that content already, so that the provider is not
 // linked again for nothing.
 func writeFile(name string, content []byte) error {
-	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) { //nolint:gosec // build output
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) {
 		return nil
 	}
 	tmp := name + ".new"
-	if err := os.WriteFile(tmp, content, 0o644); err != nil { //nolint:gosec // build output, for everybody to read
+	if err := os.WriteFile(tmp, content, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(tmp, name)
