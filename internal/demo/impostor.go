@@ -65,8 +65,13 @@ func (im impostor) text(ctx context.Context, prompt string, maxTokens int) (text
 	if err != nil {
 		return "", err
 	}
-	if d.Verdict != "ready" {
-		return "", fmt.Errorf("the transfer of wrong KV was %q, so it shows nothing", d.Verdict)
+	// A decode engine that did not load the wrong KV would prove nothing by its right answer.
+	t, err := endedTransfer(ctx, im.decode, id)
+	if err != nil {
+		return "", err
+	}
+	if t == nil || t.State != "committed" {
+		return "", fmt.Errorf("the wrong KV was not loaded (verdict %q), so the answer shows nothing", d.Verdict)
 	}
 	return d.Text, nil
 }
@@ -90,7 +95,7 @@ func (im impostor) start(ctx context.Context) error {
 	run := []string{
 		"sudo", "-n", "systemd-run", "--quiet", "--collect", "--unit=" + impostorUnit, "-p", "User=moai-engine", "-p", "Group=moai",
 		"-p", "RuntimeDirectory=moai-engine-impostor", "-p", "RuntimeDirectoryMode=0750", "-p", "UMask=0007",
-		"/usr/local/bin/moaid-lab", "engine", "--name", impostorName, "--role", "prefill", "--model", im.model,
+		"/usr/local/bin/moaid-lab", "engine", "--name", impostorName, "--node", PrefillHost, "--role", "prefill", "--model", im.model,
 		"--http-socket", e.HTTPSocket, "--daemon-socket", "/run/moai/engine.sock",
 		"--block-size", fmt.Sprint(e.Fingerprint.BlockSize),
 		"--weights-seed", fmt.Sprint(im.trueSeed + 1000), "--claim-fingerprint-of", fmt.Sprint(im.trueSeed),
