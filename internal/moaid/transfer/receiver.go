@@ -410,7 +410,11 @@ func (r *Receiver) onClaim(now Instant, e Claim) ([]Effect, error) {
 	}
 	r.connector = &e
 	if why := r.mismatch(); why != "" {
-		return r.finish(now, Ended{Aborted, CodeTokenHash, why}, true), nil
+		// The engine was never told that anything is ready, so nobody loads.
+		r.connector = nil
+		out := r.finish(now, Ended{Aborted, CodeTokenHash, why}, true)
+		r.connector = &e
+		return out, nil
 	}
 	switch {
 	case c == nil && r.offer == nil && len(r.leased) == 0:

@@ -80,7 +80,7 @@ type Timeouts struct {
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		Reserve: 60 * time.Second, Offer: 60 * time.Second, Claim: 60 * time.Second, Progress: 30 * time.Second,
-		Load: 60 * time.Second, Return: 30 * time.Second, Grace: 10 * time.Second, Retain: 60 * time.Second,
+		Load: 60 * time.Second, Return: 30 * time.Second, Grace: 5 * time.Second, Retain: 60 * time.Second,
 	}
 }
 
