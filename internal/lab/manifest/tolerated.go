@@ -32,6 +32,7 @@ var rules = []rule{
 		"/run/systemd/propagate/systemd-*.service/**",
 	}},
 	{"the system's own services that run on demand and end by themselves", "service", onDemand},
+	{"the lab's own host program, which lab up replaces", "file", []string{"/usr/local/bin/moaid-lab"}},
 	{"login sessions and their user managers", "file", []string{
 		"/run/user/**", "/run/sudo/**", "/var/lib/sudo/**",
 		"/run/systemd/transient/session-*.scope", "/run/systemd/transient/session-*.scope.d/**",
