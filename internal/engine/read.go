@@ -88,7 +88,7 @@ func (r *Resource) look(ctx context.Context, i *installer, m *model) (gone bool,
 	}
 	m.Installed = installedObject(st)
 	if m.Ready.IsNull() {
-		m.Ready = types.BoolValue(false)
+		m.Ready = types.BoolValue(st == healthy)
 	}
 	return false, nil
 }
