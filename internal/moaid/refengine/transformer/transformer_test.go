@@ -108,7 +108,7 @@ func TestChunksAndBlocksDoNotChangeABit(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		r := rigs[rapid.SampledFrom(refmodel.Names()).Draw(t, "model")]
-		p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 180).Draw(t, "tokens"))
+		p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 150).Draw(t, "tokens"))
 		_, want := r.run(p, len(p), 64, 2)
 		_, got := r.run(p, rapid.IntRange(1, 100).Draw(t, "chunk"), rapid.SampledFrom([]int{1, 16, 48, 64, 128}).Draw(t, "block"), 2)
 		for i := range want {
@@ -128,7 +128,7 @@ func TestBatchingDoesNotChangeABit(t *testing.T) {
 		var batch []Chunk
 		var want [][]float32
 		for i := range n {
-			p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 90).Draw(t, "tokens"))
+			p := prompt(rapid.Uint64().Draw(t, "prompt"), rapid.IntRange(1, 60).Draw(t, "tokens"))
 			_, lo := r.run(p, len(p), block, 1)
 			want = append(want, lo[0])
 			split := rapid.IntRange(0, len(p)-1).Draw(t, "split")
