@@ -15,11 +15,21 @@ import (
 type Terraform struct {
 	CLI CLI
 	WS  Workspace
-	Out io.Writer // what the CLI prints; nil: nowhere
+	Out io.Writer // what the CLI prints, condensed; nil: nowhere
 }
 
+// run keeps everything that the CLI printed in a log beside the configuration.
 func (t Terraform) run(ctx context.Context, args ...string) (string, error) {
-	return command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), stdout: t.Out, argv: append([]string{t.CLI.Path}, args...)}.run(ctx)
+	log, err := os.OpenFile(t.WS.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return "", err
+	}
+	var out io.Writer = log
+	if t.Out != nil {
+		out = &condenser{out: t.Out, full: log}
+	}
+	text, err := command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), stdout: out, argv: append([]string{t.CLI.Path}, args...)}.run(ctx)
+	return text, errors.Join(err, log.Close())
 }
 
 // Init installs the provider from the mirror. A lock of an earlier run names an
@@ -54,9 +64,7 @@ func (t Terraform) Destroy(ctx context.Context) (string, error) {
 
 // Outputs reads the outputs' values.
 func (t Terraform) Outputs(ctx context.Context) (map[string]json.RawMessage, error) {
-	quiet := t
-	quiet.Out = nil
-	out, err := quiet.run(ctx, "output", "-json", "-no-color")
+	out, err := command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), argv: []string{t.CLI.Path, "output", "-json", "-no-color"}}.run(ctx)
 	if err != nil {
 		return nil, err
 	}

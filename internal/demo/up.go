@@ -138,9 +138,10 @@ func (d Demo) Close(r Report, ok bool) error {
 	if ok {
 		d.N.Step("Everything is up. Look around:")
 		d.N.print(`
-    bin/lab ssh %[2]s                      a shell on the decode host
+    bin/lab ssh %[2]s                      a shell on the decode host (try: systemctl status 'moai-*')
     bin/lab ssh %[2]s sudo journalctl -u moai-kvd
-    bin/lab exec curl -s %[1]s/models         in the lab's network
+    bin/lab exec curl -s %[1]s/models
+    less build/demo/cli.log                   everything that the CLI said, plans in full
     cd build/demo/quickstart                  the configuration, as you would write it
     make demo-down                            destroy, compare the hosts with how they were
 

@@ -54,6 +54,9 @@ func (w Workspace) Mirror() string { return w.path("mirror") }
 // CLIConfig is the CLI configuration that names the mirror.
 func (w Workspace) CLIConfig() string { return w.path("cli.tfrc") }
 
+// Log is everything that the CLI printed.
+func (w Workspace) Log() string { return w.path("cli.log") }
+
 // Snapshots holds a manifest a host, taken before anything was installed.
 func (w Workspace) Snapshots() string { return w.path("before") }
 
