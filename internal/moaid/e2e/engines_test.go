@@ -62,7 +62,7 @@ func startEngine(t testing.TB, node *rig.Node, cfg refengine.Config) *engine {
 	if e.fp, err = cfg.Fingerprint(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", cfg.HTTPSocket) //nolint:noctx // a local socket
+	l, err := net.Listen("unix", cfg.HTTPSocket)
 	if err != nil {
 		t.Fatal(err)
 	}

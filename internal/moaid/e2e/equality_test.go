@@ -185,7 +185,7 @@ func TestSplitRecites(t *testing.T) {
 	ps := make([][]int, 6)
 	want := make([]answer, len(ps))
 	for i, base := range prompts(len(ps), 300, 2) {
-		ps[i] = append(prompts(2, m.Lag(), uint64(i))[1], base...) // longer than the lag
+		ps[i] = slices.Concat(prompts(2, m.Lag(), uint64(i))[1], base) // longer than the lag
 		if want[i].Tokens, err = m.Recite(ps[i], osl); err != nil {
 			t.Fatal(err)
 		}

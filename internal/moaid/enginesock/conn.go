@@ -27,7 +27,7 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine socket: %w", err)
 	}
-	return NewConn(c.(*net.UnixConn)), nil //nolint:errcheck // a unixpacket dialler returns nothing else
+	return NewConn(c.(*net.UnixConn)), nil
 }
 
 // Listen makes a daemon's socket. The caller removes an old file first, and sets
@@ -72,7 +72,7 @@ func (c *Conn) Write(b []byte, file *os.File) error {
 		var werr error
 		// The descriptor is valid only inside Control, so the packet is sent there.
 		err = rc.Control(func(fd uintptr) {
-			oob = unix.UnixRights(int(fd)) //nolint:gosec // a descriptor fits an int
+			oob = unix.UnixRights(int(fd))
 			_, _, werr = c.uc.WriteMsgUnix(b, oob, nil)
 		})
 		if err = errors.Join(err, werr); err != nil {
@@ -154,7 +154,7 @@ func (c *Conn) Peer() (PeerCred, error) {
 	var cred *unix.Ucred
 	var gerr error
 	err = rc.Control(func(fd uintptr) {
-		cred, gerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) //nolint:gosec // a descriptor fits an int
+		cred, gerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err = errors.Join(err, gerr); err != nil {
 		return PeerCred{}, fmt.Errorf("peer credentials: %w", err)

@@ -202,7 +202,7 @@ func mapArena(f *os.File, size int64) ([]byte, error) {
 	if size < 1 || st.Size() != size {
 		return nil, fmt.Errorf("arena: descriptor of %d bytes, announced as %d", st.Size(), size)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED) //nolint:gosec // a descriptor fits an int
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map arena of %d bytes: %w", size, err)
 	}

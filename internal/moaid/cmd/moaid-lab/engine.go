@@ -102,7 +102,7 @@ func serveEngine(cfg refengine.Config, grace time.Duration, log *slog.Logger) er
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := os.Chmod(cfg.HTTPSocket, 0o660); err != nil { //nolint:gosec // the daemon is in the group
+	if err := os.Chmod(cfg.HTTPSocket, 0o660); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	notify, err := sdnotify.FromEnv()

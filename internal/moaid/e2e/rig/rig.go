@@ -184,8 +184,9 @@ func (n *Node) Stop() {
 // otherwise.
 func Eventually(t testing.TB, within time.Duration, cond func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(within); ; <-tick.C {
 		err := cond()
 		if err == nil {
 			return
@@ -193,7 +194,6 @@ func Eventually(t testing.TB, within time.Duration, cond func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %v: %v", within, err)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -261,8 +261,9 @@ func (e *env) ready(id string) enginesock.ClaimState {
 
 func (e *env) verdict(id string) enginesock.ClaimState {
 	e.t.Helper()
-	deadline := time.Now().Add(within)
-	for {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(within); ; <-tick.C {
 		s, err := e.d.Poll(id)
 		if err != nil {
 			e.t.Fatal(err)
@@ -273,7 +274,6 @@ func (e *env) verdict(id string) enginesock.ClaimState {
 		if time.Now().After(deadline) {
 			e.t.Fatalf("the claim of %s is pending after %v", id, within)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

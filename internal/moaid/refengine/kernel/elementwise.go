@@ -57,7 +57,7 @@ func Exp(x float32) float32 {
 	y = float32(y*x) + 1.6666665459e-1
 	y = float32(y*x) + 5.0000001201e-1
 	y = float32(float32(y*x)*x) + x + 1
-	return y * math.Float32frombits(uint32(int32(n)+127)<<23) //nolint:gosec // n is within -126 to 127
+	return y * math.Float32frombits(uint32(int32(n)+127)<<23)
 }
 
 // Rope holds the rotations of rotary position embedding for every position.
@@ -103,7 +103,7 @@ func ToBF16(x float32) uint16 {
 	if b&0x7fffffff > 0x7f800000 {
 		return uint16(b>>16) | 0x40 // a NaN stays one
 	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16) //nolint:gosec // the shift leaves 16 bits
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
 // FromBF16 is exact.

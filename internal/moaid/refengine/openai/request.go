@@ -95,7 +95,7 @@ func (b *body) job(chat bool, model string) (job, error) {
 		j.params.Temperature = *b.Temperature
 	}
 	if b.Seed != nil {
-		j.params.Seed = uint64(*b.Seed) //nolint:gosec // any bits are a seed
+		j.params.Seed = uint64(*b.Seed)
 	}
 	if t := b.Transfer; t != nil && t.DoRemoteDecode && t.DoRemotePrefill {
 		return j, &fault{"kv_transfer_params asks for remote prefill and remote decode at once.", "kv_transfer_params"}

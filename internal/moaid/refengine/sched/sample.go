@@ -21,7 +21,7 @@ func sample(logits []float32, temperature float64, seed uint64, step int) int {
 		weights[i] = math.Exp(float64(x-logits[best]) / temperature)
 		sum += weights[i]
 	}
-	z := seed + uint64(step+1)*0x9e3779b97f4a7c15 //nolint:gosec // steps are not negative
+	z := seed + uint64(step+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	at := float64((z^z>>31)>>11) / (1 << 53) * sum

@@ -107,6 +107,7 @@ func (s *Scheduler) consult(r *Request, now time.Time) (proceed, full bool) {
 		}
 		s.load(r, pl)
 		return false, false
+	case MatchNone:
 	}
 	if m.Reason != "" && !r.counted {
 		r.counted = true

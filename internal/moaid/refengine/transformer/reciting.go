@@ -93,7 +93,7 @@ func tokenCodes(vocab int, seed uint64) [][]float32 {
 	rng := &random{state: seed ^ 0x6d6f61692d726563}
 	words := make([]uint32, 0, vocab)
 	for len(words) < vocab {
-		w := uint32(rng.next() >> 32) //nolint:gosec // the shift leaves 32 bits
+		w := uint32(rng.next() >> 32)
 		far := true
 		for _, other := range words {
 			far = far && bits.OnesCount32(w^other) >= codeMinimum

@@ -80,5 +80,5 @@ func (r *random) normal() float32 {
 		z := r.next()
 		sum += z&0xffff + z>>16&0xffff + z>>32&0xffff + z>>48
 	}
-	return float32(int64(sum)-12*0x8000) / 0x10000 //nolint:gosec // the sum is below 2^20
+	return float32(int64(sum)-12*0x8000) / 0x10000
 }
