@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
@@ -46,6 +48,7 @@ type Daemon struct {
 	binary  string
 	listen  []string
 	failing error // what the next starts fail with
+	mute    bool  // starts, but answers nobody
 	broken  string
 
 	trust   map[string]api.Trust
@@ -92,6 +95,13 @@ func (d *Daemon) FailStart(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failing = err
+}
+
+// Mute makes the daemon start, from the next start on, without ever answering.
+func (d *Daemon) Mute(yes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mute = yes
 }
 
 // BreakLinks makes links stay down for a reason; "" mends them.
@@ -151,6 +161,16 @@ func (d *Daemon) Writes() []string {
 	return append([]string(nil), d.writes...)
 }
 
+// ListensOn is an error unless the daemon that runs was started to listen on addr.
+func (d *Daemon) ListensOn(addr string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.running || !slices.Contains(d.listen, addr) {
+		return fmt.Errorf("daemon runs: %v, listens on %v, not on %s", d.running, d.listen, addr)
+	}
+	return nil
+}
+
 // Probes is the number of probe transfers so far.
 func (d *Daemon) Probes() int {
 	d.mu.Lock()
@@ -189,7 +209,7 @@ func (d *Daemon) unit(event, unit string) error {
 	}
 	sum := sha256.Sum256(binary.Content)
 	d.node, d.listen, d.binary = c.Node, c.Listen, hex.EncodeToString(sum[:])
-	d.setRunning(true)
+	d.setRunning(!d.mute)
 	d.net.mu.Lock()
 	d.net.daemons[c.Node] = d
 	d.net.mu.Unlock()

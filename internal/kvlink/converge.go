@@ -16,6 +16,7 @@ import (
 const (
 	probeBytes = 4 << 20          // a few chunks on every stream
 	waitStep   = 10 * time.Second // how long a daemon holds one question
+	waitPause  = 200 * time.Millisecond
 	upLimit    = 45 * time.Second // several rounds of the daemons' backoff
 )
 
@@ -129,36 +130,48 @@ func (c *converger) converge(ctx context.Context, claimed func()) error {
 func (c *converger) waitUp(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, upLimit)
 	defer cancel()
-	var last [2]*api.LinkStatus
-	for i, e := range c.ends {
-		for {
-			s, err := c.daemon(i).WaitLink(bounded, e.link.Name, waitStep)
-			if err == nil {
-				last[i] = s
-				if s.Up {
-					break
-				}
-			} else if bounded.Err() == nil || ctx.Err() != nil {
-				return at(i, err)
-			}
-			if bounded.Err() != nil {
-				c.lastWords(ctx, &last)
-				return &downError{ends: c.ends, status: last}
-			}
+	for i := range c.ends {
+		if err := c.waitEnd(bounded, i); err == nil {
+			continue
+		} else if !errors.Is(bounded.Err(), context.DeadlineExceeded) {
+			return at(i, err)
 		}
+		return &downError{ends: c.ends, status: c.lastWords(ctx)}
 	}
 	return nil
 }
 
-// lastWords asks both ends once more why the link is down; the end that waits for calls usually knows nothing.
-func (c *converger) lastWords(ctx context.Context, last *[2]*api.LinkStatus) {
-	ctx, cancel := context.WithTimeout(ctx, waitStep)
+// waitEnd asks one daemon until its end is up or ctx ends.
+func (c *converger) waitEnd(ctx context.Context, i int) error {
+	for {
+		s, err := c.daemon(i).WaitLink(ctx, c.ends[i].link.Name, waitStep)
+		if err != nil {
+			return err
+		}
+		if s.Up {
+			return nil
+		}
+		timer := time.NewTimer(waitPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// lastWords asks both ends why the link is down, also when the time is over: the end that waits for calls usually knows
+// nothing.
+func (c *converger) lastWords(ctx context.Context) (status [2]*api.LinkStatus) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitStep)
 	defer cancel()
 	for i, e := range c.ends {
 		if s, err := c.daemon(i).GetLink(ctx, e.link.Name); err == nil {
-			last[i] = s
+			status[i] = s
 		}
 	}
+	return status
 }
 
 // probe moves bytes in each direction and compares.

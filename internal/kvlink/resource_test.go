@@ -229,15 +229,12 @@ func TestLinkRefusals(t *testing.T) {
 }
 
 func TestLinkThatDoesNotComeUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the link for 45 s")
-	}
 	f, a, _, nodes := twoHosts(t)
-	config := nodes + link("")
+	config := nodes + link(`  timeouts = { create = "4s" }`)
 	resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(), Steps: []resource.TestStep{
 		{
 			PreConfig: func() { a.Daemon.BreakLinks("dial tcp 192.0.2.1:9610: i/o timeout") },
-			Config:    config + "\n", ExpectError: flexible(`(?s)KV link does not come up.*127\.0\.0\.1:9610.*h100-0 says: dial tcp 192\.0\.2\.1:9610: i/o timeout`),
+			Config:    config, ExpectError: flexible(`(?s)KV link does not come up.*127\.0\.0\.1:9610.*h100-0 says: dial tcp 192\.0\.2\.1:9610: i/o timeout`),
 		},
 		{PreConfig: func() { a.Daemon.BreakLinks("") }, Config: config, ConfigStateChecks: []statecheck.StateCheck{known("verified", knownvalue.Bool(true))}},
 	}})

@@ -130,8 +130,15 @@ func (i *installer) converge(ctx context.Context, bin payload.Binary, d desired,
 		return nil, err
 	}
 	own := owner(i.fleet.Name(), i.name)
-	// The marker is written before anything else, so that whatever happens next, what is there has an owner.
-	if err := i.host.WriteMarker(ctx, host.Marker{Fleet: own.Fleet, Resource: own.Resource, Writer: own.Writer, MoaidSHA256: bin.SHA256}); err != nil {
+	marker := host.Marker{Fleet: own.Fleet, Resource: own.Resource, Writer: own.Writer, MoaidSHA256: bin.SHA256}
+	restart := before.binary.SHA256 != bin.SHA256 || before.judge(own.Fleet, i.name, d).needsRestart()
+	// The marker comes before anything else, so that whatever happens next, what is there has an owner. While a change is
+	// under way it has no hash: a run that ends between writing a file and restarting the daemon leaves a trace.
+	begun := marker
+	if restart {
+		begun.MoaidSHA256 = ""
+	}
+	if err := i.host.WriteMarker(ctx, begun); err != nil {
 		return nil, err
 	}
 	claimed()
@@ -140,40 +147,40 @@ func (i *installer) converge(ctx context.Context, bin payload.Binary, d desired,
 			return nil, err
 		}
 	}
-	changed, err := i.putFiles(ctx, bin, d, before)
+	if err := i.putFiles(ctx, bin, d, before); err != nil {
+		return nil, err
+	}
+	if err := i.start(ctx, restart, before); err != nil {
+		return nil, err
+	}
+	running, err := i.waitReady(ctx, bin)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.start(ctx, changed || before.judge(own.Fleet, i.name, d).needsRestart(), before); err != nil {
-		return nil, err
-	}
-	return i.waitReady(ctx, bin)
+	return running, i.host.WriteMarker(ctx, marker)
 }
 
-// putFiles writes binary, configuration and unit, and reports whether anything changed.
-func (i *installer) putFiles(ctx context.Context, bin payload.Binary, d desired, before observed) (changed bool, err error) {
+// putFiles writes binary, configuration and unit, as far as they differ.
+func (i *installer) putFiles(ctx context.Context, bin payload.Binary, d desired, before observed) error {
+	files := []host.File{d.config, d.unit}
 	if before.binary.SHA256 != bin.SHA256 || before.binary.Mode != 0o755 || before.binary.Owner != "root" {
 		content, err := bin.Content()
 		if err != nil {
-			return false, err
+			return err
 		}
-		if changed, err = i.host.PutFile(ctx, host.File{Path: host.MoaidPath, Content: content, Mode: 0o755}); err != nil {
-			return false, err
+		files = append(files, host.File{Path: host.MoaidPath, Content: content, Mode: 0o755})
+	}
+	for _, f := range files {
+		if _, err := i.host.PutFile(ctx, f); err != nil {
+			return err
 		}
 	}
-	for _, f := range []host.File{d.config, d.unit} {
-		put, err := i.host.PutFile(ctx, f)
-		if err != nil {
-			return false, err
-		}
-		changed = changed || put
-	}
-	return changed, nil
+	return nil
 }
 
 // start makes the daemon run what is on disk. A daemon that already does is left alone.
 func (i *installer) start(ctx context.Context, restart bool, before observed) error {
-	if restart || before.show.NeedDaemonReload {
+	if restart {
 		if err := i.host.DaemonReload(ctx); err != nil {
 			return err
 		}

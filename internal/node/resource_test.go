@@ -127,7 +127,19 @@ func TestNodeWithFabric(t *testing.T) {
 				ResourceName: address, ImportState: true, ImportStateId: h.ImportID(), ImportStateVerify: true,
 				ImportStateVerifyIgnore: []string{"expect"},
 			},
-			{Config: config("198.51.100.99"), Check: func(*terraform.State) error { return starts(h, 2) }},
+			// The configuration is written and the restart fails: the next plan knows, and finishes.
+			{
+				PreConfig: func() { h.Daemon.FailStart(errors.New("address not available")) },
+				Config:    config("198.51.100.99"), ExpectError: flexible(`(?s)Could not bring moaid up to date.*address not available`),
+			},
+			{
+				PreConfig: func() { h.Daemon.FailStart(nil); h.SetUnit(kvd, func(u *sshtest.Unit) { u.Active = "active" }) },
+				Config:    config("198.51.100.99"),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(address, plancheck.ResourceActionUpdate),
+				}},
+				Check: func(*terraform.State) error { return h.Daemon.ListensOn("198.51.100.99:9610") },
+			},
 		},
 	})
 }
@@ -335,6 +347,36 @@ func TestNodeFailedCreateIsFinishedByTheNextApply(t *testing.T) {
 		},
 		{Config: config, PlanOnly: true},
 	}})
+}
+
+// The time is over while the daemon still does not answer: what it said last is in the error, and what is there is known.
+func TestNodeSilentDaemon(t *testing.T) {
+	f, h := h100(t)
+	config := f.ProviderBlock() + h.Node(expect+"\n  timeouts = { create = \"4s\" }")
+	resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(), Steps: []resource.TestStep{
+		{
+			PreConfig: func() { h.Daemon.Mute(true) },
+			Config:    config, ExpectError: flexible(`(?s)KV daemon does not come up.*Its last words: moai-kvd\.service: log of the test machine`),
+		},
+		{
+			PreConfig: func() { h.Daemon.Mute(false) },
+			Config:    config, ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+				plancheck.ExpectResourceAction(address, plancheck.ResourceActionReplace), // its state was saved
+			}},
+		},
+	}})
+}
+
+func TestNodeIsLockedBySomebodyElse(t *testing.T) {
+	f, h := h100(t)
+	resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(), Steps: []resource.TestStep{{
+		PreConfig:   func() { h.SetLock("fleet prod, run of alice", 0) },
+		Config:      f.ProviderBlock() + h.Node(expect+"\n  timeouts = { create = \"3s\" }"),
+		ExpectError: flexible(`(?s)is being changed by fleet prod, run of alice`),
+	}}})
+	if _, ok := h.File("/opt/moai/bin/moaid"); ok {
+		t.Error("moaid was installed without the lock")
+	}
 }
 
 // After a kill -9 the state may know nothing of what was installed. What carries our name is adopted.

@@ -188,7 +188,7 @@ func computedAttributes() map[string]schema.Attribute {
 				"moaid":   text("The binary: `ok`, `changed` or `missing`."),
 				"unit":    text("The unit file: `ok`, `changed` or `missing`."),
 				"config":  text("The daemon's configuration: `ok`, `changed` or `missing`."),
-				"marker":  text("The ownership marker: `ok`, `foreign` or `missing`."),
+				"marker":  text("The ownership marker: `ok`, `pending` (a change was begun and not finished), `foreign` or `missing`."),
 				"key":     text("The daemon's private key: `ok` or `missing`. A missing key is made anew, and peers are told."),
 				"service": text("The service: `active`, `outdated` (runs with another binary or configuration than what is on disk), `unresponsive`, `missing`, or systemd's own word, such as `inactive` or `failed`."),
 				"boot":    text("Start at boot: `enabled` or `disabled`."),

@@ -13,6 +13,7 @@ const (
 	stChanged  = "changed"
 	stMissing  = "missing"
 	stForeign  = "foreign"
+	stPending  = "pending" // a change was begun and not finished
 	stActive   = "active"
 	stOutdated = "outdated" // runs, but with another binary or configuration than what is on disk
 	stEnabled  = "enabled"
@@ -62,7 +63,7 @@ func (o observed) judge(fleetName, name string, d desired) status {
 	switch {
 	case !o.binary.Exists():
 		s.moaid = stMissing
-	case o.marker != nil && o.binary.SHA256 != o.marker.MoaidSHA256,
+	case o.marker != nil && o.marker.MoaidSHA256 != "" && o.binary.SHA256 != o.marker.MoaidSHA256,
 		o.binary.Mode != 0o755, o.binary.Owner != "root":
 		s.moaid = stChanged
 	}
@@ -108,11 +109,14 @@ func markerStatus(m *host.Marker, fleetName, name string) string {
 		return stMissing
 	case m.Fleet != fleetName || m.Resource != resourceName(name):
 		return stForeign
+	case m.MoaidSHA256 == "":
+		return stPending
 	}
 	return stOK
 }
 
 // needsRestart reports whether a daemon runs that is not what belongs there.
 func (s status) needsRestart() bool {
-	return slices.ContainsFunc([]string{s.moaid, s.unit, s.config, s.key}, func(w string) bool { return w != stOK }) || s.service != stActive
+	return slices.ContainsFunc([]string{s.moaid, s.unit, s.config, s.key}, func(w string) bool { return w != stOK }) ||
+		s.service != stActive || s.marker == stPending
 }

@@ -60,6 +60,7 @@ func TestJudge(t *testing.T) {
 		{"no marker", func(o *observed) { o.marker = nil }, func(s *status) { s.marker = stMissing }, false},
 		{"other fleet", func(o *observed) { o.marker.Fleet = "x" }, func(s *status) { s.marker = stForeign }, false},
 		{"other resource", func(o *observed) { o.marker.Resource = "moai_node.b" }, func(s *status) { s.marker = stForeign }, false},
+		{"interrupted", func(o *observed) { o.marker.MoaidSHA256 = "" }, func(s *status) { s.marker = stPending }, true},
 		{"key gone", func(o *observed) { o.key.Kind = "" }, func(s *status) { s.key = stMissing }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
