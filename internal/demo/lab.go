@@ -27,23 +27,31 @@ type Lab struct {
 	Out io.Writer
 }
 
-func (l Lab) argv(args ...string) []string { return append([]string{l.WS.Bin("lab")}, args...) }
+// run runs the lab program on this run's lab.
+func (l Lab) run(ctx context.Context, out io.Writer, args ...string) (string, error) {
+	env := append(os.Environ(), "MOAI_LAB_NAME="+l.WS.labName())
+	return command{dir: l.WS.Repo, env: env, stdout: out, argv: append([]string{l.WS.Bin("lab")}, args...)}.run(ctx)
+}
+
+// Do runs a command of the lab program: freeze HOST, partition HOST HOST, …
+func (l Lab) Do(ctx context.Context, args ...string) error {
+	_, err := l.run(ctx, l.Out, args...)
+	return err
+}
 
 // Up boots the hosts; hosts that run stay.
 func (l Lab) Up(ctx context.Context) error {
-	_, err := command{dir: l.WS.Repo, stdout: l.Out, argv: l.argv("up", "--moaid-lab", l.WS.Bin("moaid-lab"))}.run(ctx)
-	return err
+	return l.Do(ctx, "up", "--moaid-lab", l.WS.Bin("moaid-lab"))
 }
 
 // Down ends the lab.
 func (l Lab) Down(ctx context.Context) error {
-	_, err := command{dir: l.WS.Repo, stdout: l.Out, argv: l.argv("down")}.run(ctx)
-	return err
+	return l.Do(ctx, "down")
 }
 
 // Env tells addresses, users and keys.
 func (l Lab) Env(ctx context.Context) (plan.Env, error) {
-	out, err := command{dir: l.WS.Repo, argv: l.argv("env", "--json")}.run(ctx)
+	out, err := l.run(ctx, nil, "env", "--json")
 	if err != nil {
 		return plan.Env{}, err
 	}
@@ -61,7 +69,7 @@ func (l Lab) Env(ctx context.Context) (plan.Env, error) {
 
 // Snapshot writes what a host consists of: files, processes, units, users.
 func (l Lab) Snapshot(ctx context.Context, host, file string) error {
-	out, err := command{dir: l.WS.Repo, argv: l.argv("snapshot", host)}.run(ctx)
+	out, err := l.run(ctx, nil, "snapshot", host)
 	if err != nil {
 		return err
 	}
@@ -73,7 +81,7 @@ func (l Lab) Snapshot(ctx context.Context, host, file string) error {
 
 // Diff compares two snapshots; an error names every difference.
 func (l Lab) Diff(ctx context.Context, before, after string) error {
-	_, err := command{dir: l.WS.Repo, argv: l.argv("diff", before, after)}.run(ctx)
+	_, err := l.run(ctx, nil, "diff", before, after)
 	return err
 }
 

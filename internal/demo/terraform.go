@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,14 +9,23 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
-// Terraform runs the CLI on the demo's configuration. It must run where the
-// hosts' addresses mean something: inside the lab's network namespace.
+// Terraform runs the CLI on a configuration. It must run where the hosts'
+// addresses mean something: inside the lab's network namespace.
 type Terraform struct {
-	CLI CLI
-	WS  Workspace
-	Out io.Writer // what the CLI prints, condensed; nil: nowhere
+	CLI    CLI
+	WS     Workspace
+	Dir    string    // of the configuration; empty: the workspace's
+	Prefix []string  // of the argv, to get into the namespace from outside
+	Out    io.Writer // what the CLI prints, condensed; nil: nowhere
+}
+
+func (t Terraform) dir() string { return cmp.Or(t.Dir, t.WS.Config()) }
+
+func (t Terraform) argv(args ...string) []string {
+	return append(append(slices.Clone(t.Prefix), t.CLI.Path), args...)
 }
 
 // run keeps everything that the CLI printed in a log beside the configuration.
@@ -28,14 +38,14 @@ func (t Terraform) run(ctx context.Context, args ...string) (string, error) {
 	if t.Out != nil {
 		out = &condenser{out: t.Out, full: log}
 	}
-	text, err := command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), stdout: out, argv: append([]string{t.CLI.Path}, args...)}.run(ctx)
+	text, err := command{dir: t.dir(), env: CLIEnv(t.WS.CLIConfig()), stdout: out, argv: t.argv(args...)}.run(ctx)
 	return text, errors.Join(err, log.Close())
 }
 
 // Init installs the provider from the mirror. A lock of an earlier run names an
 // earlier build under the same version, so it goes first.
 func (t Terraform) Init(ctx context.Context) error {
-	if err := os.Remove(filepath.Join(t.WS.Config(), ".terraform.lock.hcl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(t.dir(), ".terraform.lock.hcl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	_, err := t.run(ctx, "init", "-input=false", "-no-color")
@@ -64,7 +74,7 @@ func (t Terraform) Destroy(ctx context.Context) (string, error) {
 
 // Outputs reads the outputs' values.
 func (t Terraform) Outputs(ctx context.Context) (map[string]json.RawMessage, error) {
-	out, err := command{dir: t.WS.Config(), env: CLIEnv(t.WS.CLIConfig()), argv: []string{t.CLI.Path, "output", "-json", "-no-color"}}.run(ctx)
+	out, err := command{dir: t.dir(), env: CLIEnv(t.WS.CLIConfig()), argv: t.argv("output", "-json", "-no-color")}.run(ctx)
 	if err != nil {
 		return nil, err
 	}

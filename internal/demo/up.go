@@ -141,11 +141,11 @@ func (d Demo) Close(r Report, ok bool) error {
     bin/lab ssh %[2]s                      a shell on the decode host (try: systemctl status 'moai-*')
     bin/lab ssh %[2]s sudo journalctl -u moai-kvd
     bin/lab exec curl -s %[1]s/models
-    less build/demo/cli.log                   everything that the CLI said, plans in full
-    cd build/demo/quickstart                  the configuration, as you would write it
+    less build/%[3]s/cli.log                   everything that the CLI said, plans in full
+    cd build/%[3]s/quickstart                  the configuration, as you would write it
     make demo-down                            destroy, compare the hosts with how they were
 
-`, r.Endpoint, DecodeHost)
+`, r.Endpoint, DecodeHost, d.WS.Name)
 	}
 	return d.N.JSON(r)
 }

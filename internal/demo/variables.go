@@ -27,7 +27,7 @@ func (w Workspace) WriteVariables(e plan.Env) error {
 	gateway := hostVar(e.Hosts[GatewayHost])
 	gateway.FabricAddress = "" // the example's gateway has no KV
 	vars := map[string]any{
-		"fleet": "demo", "model": model,
+		"fleet": w.Name, "model": model,
 		"gateway": gateway, "prefill_host": hostVar(e.Hosts[PrefillHost]), "decode_host": hostVar(e.Hosts[DecodeHost]),
 	}
 	for name, host := range map[string]string{

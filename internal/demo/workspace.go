@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,13 +18,21 @@ const (
 
 var registryHosts = []string{"registry.terraform.io", "registry.opentofu.org"}
 
-// Workspace is where the demo builds and keeps its state: everything below
-// build/demo in the checkout, all ignored by git.
+// NameVariable names another run than the demo's own: the lab acceptance test
+// has a lab and a state of its own, and both can be up at once.
+const NameVariable = "MOAI_DEMO_NAME"
+
+const defaultName = "demo"
+
+// Workspace is where a run builds and keeps its state: everything below
+// build/NAME in the checkout, all ignored by git.
 type Workspace struct {
 	Repo string // root of the checkout
+	Name string // letters and digits; also of its lab
 }
 
-// FindWorkspace walks up from the working directory to the checkout's root.
+// FindWorkspace walks up from the working directory to the checkout's root. The
+// run's name is that of NameVariable, or "demo".
 func FindWorkspace() (Workspace, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -31,7 +40,7 @@ func FindWorkspace() (Workspace, error) {
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "terraform-registry-manifest.json")); err == nil {
-			return Workspace{Repo: dir}, nil
+			return Workspace{Repo: dir, Name: cmp.Or(os.Getenv(NameVariable), defaultName)}, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
@@ -42,7 +51,15 @@ func FindWorkspace() (Workspace, error) {
 }
 
 func (w Workspace) path(parts ...string) string {
-	return filepath.Join(append([]string{w.Repo, "build", "demo"}, parts...)...)
+	return filepath.Join(append([]string{w.Repo, "build", w.Name}, parts...)...)
+}
+
+// labName is the lab's: the demo's is the one that `bin/lab` means by default.
+func (w Workspace) labName() string {
+	if w.Name == defaultName {
+		return "moai"
+	}
+	return w.Name
 }
 
 // Config is the Terraform configuration's folder.
