@@ -53,7 +53,6 @@ func (s Service) Inspect(ctx context.Context, h *host.Host) (Found, error) {
 type ForeignError struct {
 	Host, Path string
 	Owner      *systemd.Owner // nil if nobody put a name on it
-	Resource   string
 	ImportID   string
 	Fleet      string
 }
@@ -69,7 +68,7 @@ func (e *ForeignError) Error() string {
 // Explain implements diagnose.Explained.
 func (e *ForeignError) Explain() (summary, fix string) {
 	if e.Owner != nil && e.Owner.Fleet == e.Fleet {
-		return "Already exists", fmt.Sprintf("Nothing was changed. To take it over: terraform import %s '%s'", e.Resource, e.ImportID)
+		return "Already exists", fmt.Sprintf("Nothing was changed. If both mean the same, import it: terraform import <address of this resource> '%s'", e.ImportID)
 	}
 	return "Already exists and is not ours", "Nothing was changed. Use another name, or remove what is there by hand if nobody needs it"
 }
@@ -80,7 +79,7 @@ func (e *ForeignError) Explain() (summary, fix string) {
 func (s Service) CheckOwner(ctx context.Context, h *host.Host, f Found) error {
 	foreign := &ForeignError{
 		Host: h.String(), Path: s.UnitPath(), Fleet: s.Owner.Fleet,
-		Resource: s.Owner.Resource, ImportID: s.ImportID,
+		ImportID: s.ImportID,
 	}
 	if f.Unit.Found() && f.Unit.FragmentPath != "" && f.Unit.FragmentPath != s.UnitPath() {
 		foreign.Path = f.Unit.FragmentPath
