@@ -30,7 +30,7 @@ const (
 
 // LoadConfig reads and checks a configuration file; unknown fields are refused.
 func LoadConfig(path string) (Config, error) {
-	b, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("read the configuration: %w", err)
 	}

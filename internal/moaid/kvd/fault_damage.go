@@ -86,3 +86,16 @@ func usedByte(fp kvcache.Fingerprint, tokens int, seed uint64) (int64, bool) {
 	}
 	return s.Offset + int64(block)*s.BlockBytes + int64(pick(len(g.Layers)))*fp.PageBytes() + int64(in+pick(size)), true
 }
+
+// views gives the memory of a payload range that is leased. Only for a range
+// that nothing writes to.
+func (l *landing) views(rank int, r kvcache.Range) [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := &l.ranks[rank]
+	var out [][]byte
+	for _, p := range k.parts(r) {
+		out = append(out, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
+	}
+	return out
+}

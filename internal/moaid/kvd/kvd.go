@@ -244,7 +244,7 @@ func (d *Daemon) announcement() []wire.Engine {
 		if err != nil { // a struct of strings and integers always encodes
 			continue
 		}
-		g := wire.Engine{Name: name, Generation: e.generation, Ranks: uint16(e.ranks()), FingerprintJSON: string(b)} //nolint:gosec // at most 64 ranks
+		g := wire.Engine{Name: name, Generation: e.generation, Ranks: uint16(e.ranks()), FingerprintJSON: string(b)}
 		if h, err := hex.DecodeString(e.reg.Fingerprint.Hash()); err == nil {
 			copy(g.FingerprintHash[:], h)
 		}

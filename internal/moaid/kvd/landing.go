@@ -141,19 +141,6 @@ func (k *landingRank) parts(c kvcache.Range) []part {
 	return out
 }
 
-// views gives the memory of a payload range that is leased. Only for a range
-// that nothing writes to.
-func (l *landing) views(rank int, r kvcache.Range) [][]byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := &l.ranks[rank]
-	var out [][]byte
-	for _, p := range k.parts(r) {
-		out = append(out, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
-	}
-	return out
-}
-
 // landings finds landings by id, for the streams.
 type landings struct {
 	mu sync.RWMutex

@@ -65,7 +65,7 @@ func (d *Daemon) putLink(w http.ResponseWriter, r *http.Request) {
 			}
 			s.Links[l.Name] = l
 			return nil
-		}, func(store.State) {
+		}, func(store.State) { //nolint:contextcheck // a link outlives the request
 			d.owned(func() { d.links[l.Peer] = l })
 			d.connect(l)
 		})
@@ -209,13 +209,13 @@ func (d *Daemon) putEngine(w http.ResponseWriter, r *http.Request) {
 			}
 			s.Engines[e.Name] = e
 			return nil
-		}, func(store.State) { d.owned(func() { d.register(e) }) })
+		}, func(store.State) { d.owned(func() { d.register(e) }) }) //nolint:contextcheck // an engine outlives the request
 	}
 	if err != nil {
 		respond(w, err)
 		return
 	}
-	d.answerEngine(w, r.Context(), e.Name)
+	d.answerEngine(r.Context(), w, e.Name)
 }
 
 // register makes an engine known, or follows a change. What its sessions were
@@ -331,7 +331,7 @@ func (d *Daemon) putDrain(w http.ResponseWriter, r *http.Request) {
 		respond(w, err)
 		return
 	}
-	d.answerEngine(w, r.Context(), name)
+	d.answerEngine(r.Context(), w, name)
 }
 
 func (d *Daemon) engineStatus(ctx context.Context, name string) (api.EngineStatus, error) {
@@ -348,7 +348,7 @@ func (d *Daemon) engineStatus(ctx context.Context, name string) (api.EngineStatu
 	return st, err
 }
 
-func (d *Daemon) answerEngine(w http.ResponseWriter, ctx context.Context, name string) {
+func (d *Daemon) answerEngine(ctx context.Context, w http.ResponseWriter, name string) {
 	st, err := d.engineStatus(ctx, name)
 	if err != nil {
 		respond(w, err)
@@ -359,9 +359,10 @@ func (d *Daemon) answerEngine(w http.ResponseWriter, ctx context.Context, name s
 
 func (d *Daemon) getEngine(w http.ResponseWriter, r *http.Request) {
 	var st api.EngineStatus
+	ctx, name := r.Context(), r.PathValue("name")
 	err := wait(r, func() (bool, error) {
 		var err error
-		st, err = d.engineStatus(r.Context(), r.PathValue("name"))
+		st, err = d.engineStatus(ctx, name)
 		return st.Ready, err
 	})
 	if err != nil {

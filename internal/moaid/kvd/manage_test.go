@@ -132,7 +132,7 @@ func TestUnauthorisedEngine(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, n *node, engine, path string, header http.Header, ctx context.Context) (*http.Response, string) {
+func get(ctx context.Context, t *testing.T, n *node, engine, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	resp, err := n.c.EngineHTTP(ctx, engine, http.MethodPost, path, header, strings.NewReader(`{"x":1}`))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestHoldAndForward(t *testing.T) {
 	}
 	got := make(chan answer, 1)
 	go func() {
-		r, b := get(t, d, "decode", "/v1/completions?q=1", held(id), t.Context())
+		r, b := get(t.Context(), t, d, "decode", "/v1/completions?q=1", held(id))
 		got <- answer{r, b}
 	}()
 	d.waitState(id, "claimed")
@@ -192,7 +192,7 @@ func TestHoldAndForward(t *testing.T) {
 	// A held transfer of another prompt is not loaded.
 	id = newID()
 	pe.prefill(id, 100, hash, true)
-	get(t, d, "decode", "/v1/completions", held(id), t.Context())
+	get(t.Context(), t, d, "decode", "/v1/completions", held(id))
 	de.claim(id, 100, tokenHash(100, "bb"), 0)
 	if v := de.verdict(id); v.Code != enginesock.FailTokenHash {
 		t.Errorf("%+v", v)
@@ -203,7 +203,7 @@ func TestHoldAndForward(t *testing.T) {
 	id = newID()
 	pe.prefill(id, 100, hash, false)
 	go func() {
-		r, b := get(t, d, "decode", "/v1/completions", held(id), t.Context())
+		r, b := get(t.Context(), t, d, "decode", "/v1/completions", held(id))
 		got <- answer{r, b}
 	}()
 	d.waitState(id, "receiving")
@@ -226,7 +226,7 @@ func TestClientLeavesWhileHeld(t *testing.T) {
 		pe.prefill(id, 100, tokenHash(100, "a"), false)
 		ctx, cancel := context.WithCancel(t.Context())
 		finished := make(chan string, 1)
-		go func() { _, b := get(t, d, "decode", "/x", held(id), ctx); finished <- b }()
+		go func() { _, b := get(ctx, t, d, "decode", "/x", held(id)); finished <- b }()
 		d.waitState(id, "receiving")
 		if i == 0 {
 			cancel() // the client's connection closes
@@ -312,7 +312,7 @@ func TestDrain(t *testing.T) {
 	de.claim(before, 60, hash, 0)
 	d.waitState(before, "claimed")
 	must[*api.EngineStatus](t, "drain")(d.c.Drain(t.Context(), "decode", true))
-	_, body := get(t, d, "decode", "/x", held(newID()), t.Context())
+	_, body := get(t.Context(), t, d, "decode", "/x", held(newID()))
 	if !strings.Contains(body, "draining") {
 		t.Errorf("a new request: %s", body)
 	}
@@ -321,7 +321,7 @@ func TestDrain(t *testing.T) {
 	de.load(before, true)
 	pe.released(before)
 	must[*api.EngineStatus](t, "drain")(d.c.Drain(t.Context(), "decode", false))
-	if resp, body := get(t, d, "decode", "/x", nil, t.Context()); resp == nil || resp.StatusCode != 200 {
+	if resp, body := get(t.Context(), t, d, "decode", "/x", nil); resp == nil || resp.StatusCode != 200 {
 		t.Errorf("after the drain: %s", body)
 	}
 }

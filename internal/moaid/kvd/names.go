@@ -60,6 +60,7 @@ func failureCode(c transfer.Code) enginesock.FailureCode {
 		return enginesock.FailCorrupt
 	case "shutdown", "replaced":
 		return enginesock.FailPeerGone
+	default:
+		return enginesock.FailCancelled
 	}
-	return enginesock.FailCancelled
 }

@@ -327,7 +327,7 @@ func (q *sendQueue) work(d *Daemon, s transport.Session) {
 			return
 		}
 		src := j.arena.View(j.lease.Extents(), j.e.Offset, j.e.Length)
-		err := s.SendChunk(ctx, uint16(j.e.Rank), j.t.id, j.e.Offset, src) //nolint:gosec // at most 64 ranks
+		err := s.SendChunk(ctx, uint16(j.e.Rank), j.t.id, j.e.Offset, src)
 		j.lease.Drop()
 		d.own.post(func() {
 			if err == nil {

@@ -201,7 +201,7 @@ func (d *Daemon) stepRecv(t *receiving, ev transfer.Event) error {
 func (d *Daemon) recvEffect(t *receiving, e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.SendClaim:
-		d.toPeer(e.Session, &wire.Claim{ID: t.id, SourceEngine: t.source.Engine, ClaimantEngine: t.engine.reg.Name, LifetimeMS: uint32(d.timeouts.Claim.Milliseconds())}) //nolint:gosec // bounded
+		d.toPeer(e.Session, &wire.Claim{ID: t.id, SourceEngine: t.source.Engine, ClaimantEngine: t.engine.reg.Name, LifetimeMS: uint32(d.timeouts.Claim.Milliseconds())})
 	case transfer.LeasePages:
 		t.want, t.waits = e.Ranges, true
 		d.leaseFor(t)
@@ -211,14 +211,14 @@ func (d *Daemon) recvEffect(t *receiving, e transfer.Effect) {
 			return
 		}
 		t.land.grant(ps.s, e.Rank, e.Ranges, e.Credit)
-		m := &wire.Grant{ID: t.id, Rank: uint16(e.Rank), Credit: e.Credit} //nolint:gosec // at most 64 ranks
+		m := &wire.Grant{ID: t.id, Rank: uint16(e.Rank), Credit: e.Credit}
 		for _, r := range e.Ranges {
 			m.Ranges = append(m.Ranges, wire.Range(r))
 		}
 		d.toPeer(e.Session, m)
 	case transfer.SendCredit:
 		t.land.raise(e.Rank, e.Credit)
-		d.toPeer(e.Session, &wire.Credit{ID: t.id, Rank: uint16(e.Rank), Credit: e.Credit}) //nolint:gosec // at most 64 ranks
+		d.toPeer(e.Session, &wire.Credit{ID: t.id, Rank: uint16(e.Rank), Credit: e.Credit})
 	case transfer.SendCommit:
 		d.toPeer(e.Session, &wire.Commit{ID: t.id})
 	case transfer.SendAbort:

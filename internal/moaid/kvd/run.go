@@ -73,7 +73,7 @@ func (d *Daemon) Run(ctx context.Context, ready func(addrs []net.Addr)) error {
 	srv := &http.Server{Handler: d.manageHandler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return runCtx }}
 	d.background(func() { failed <- srv.Serve(ls.manage) })
-	d.restore()
+	d.restore() //nolint:contextcheck // what is started lives as long as the daemon
 	if ready != nil {
 		addrs := make([]net.Addr, len(ls.peers))
 		for i, l := range ls.peers {
@@ -168,7 +168,7 @@ func (d *Daemon) listen(ctx context.Context) (*listeners, error) {
 	if ls.engine, err = enginesock.Listen(engine); err != nil {
 		return ls, fmt.Errorf("listen for engines: %w", err)
 	}
-	if err := os.Chmod(engine, 0o666); err != nil { //nolint:gosec // authorised by peer credentials and cgroup, not by mode
+	if err := os.Chmod(engine, 0o666); err != nil {
 		return ls, fmt.Errorf("listen for engines: %w", err)
 	}
 	return ls, nil

@@ -227,7 +227,7 @@ func (d *Daemon) stepSend(t *sending, ev transfer.Event) error {
 func (d *Daemon) sendEffect(t *sending, e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.SendOffer:
-		m := &wire.Offer{ID: t.id, SourceEngine: t.engine.reg.Name, TargetEngine: t.target.Engine, Tokens: uint32(t.tokens), LifetimeMS: uint32(d.timeouts.Offer.Milliseconds())} //nolint:gosec // tokens and lifetime are bounded
+		m := &wire.Offer{ID: t.id, SourceEngine: t.engine.reg.Name, TargetEngine: t.target.Engine, Tokens: uint32(t.tokens), LifetimeMS: uint32(d.timeouts.Offer.Milliseconds())}
 		if b, err := hex.DecodeString(t.m.Offered().Hash); err == nil {
 			copy(m.TokenHash[:], b)
 		}

@@ -116,8 +116,10 @@ func (d *Daemon) readSession(ctx context.Context, s *session) error {
 		if err := s.conn.SetReadDeadline(time.Now().Add(d.lease)); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		default:
 		}
 		b, file, err := s.conn.Read()
 		if err != nil {

@@ -24,7 +24,7 @@ func TestSim(t *testing.T) {
 	violations := 0
 	outcomes := map[string]int{}
 	for i := range *simSeeds {
-		seed := *simFirst + uint64(i) //nolint:gosec // a count is not negative
+		seed := *simFirst + uint64(i)
 		for _, v := range runSim(seed, outcomes) {
 			violations++
 			t.Errorf("seed %d: %s", seed, v)
@@ -76,7 +76,6 @@ type simWorld struct {
 	ids      []*simID
 	session  Session // 0: none
 	sessions Session
-	upP, upD bool
 	fifo     Instant // last delivery on the control session, both directions
 	instance Instance
 	inflight int64
@@ -457,7 +456,7 @@ func (w *simWorld) restartP() {
 }
 
 func runSim(seed uint64, outcomes map[string]int) []string {
-	w := &simWorld{rng: rand.New(rand.NewPCG(seed, 7)), faulty: true, now: 1} //nolint:gosec // a simulation's seed
+	w := &simWorld{rng: rand.New(rand.NewPCG(seed, 7)), faulty: true, now: 1}
 	for n := range 12 {
 		x := &simID{n: n, ranks: 1 + w.rng.IntN(2), tokens: 70, hash: "h", dhash: "h"}
 		x.from = w.rng.IntN(4) * 20

@@ -26,6 +26,7 @@ type suite struct {
 }
 
 const (
+	//nolint:gosec // a public key of zeros
 	key   = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	trust = `{"name":"c","public_key":"` + key + `","role":"peer","node":"far"}`
 	link  = `{"name":"c","peer":"far","peer_key":"` + key + `","addresses":["127.0.0.1:9"],"dial":false,"transport":"tcp","encryption":"aead","streams":2}`

@@ -45,7 +45,7 @@ type Store struct {
 // Open reads the state at path; a file that is not there is an empty state.
 func Open(path string) (*Store, error) {
 	s := &Store{path: path, state: empty()}
-	b, err := os.ReadFile(path) //nolint:gosec // the daemon's own state
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -124,7 +124,7 @@ func replace(path string, b []byte) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	d, err := os.Open(dir) //nolint:gosec // the daemon's own folder
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
