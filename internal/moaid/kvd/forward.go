@@ -107,8 +107,12 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, path st
 		writeError(w, statusOf(aerr.Code), aerr)
 		return
 	}
-	if tg.verdict != nil && !d.await(ctx, w, id, tg.verdict) {
-		return
+	if tg.verdict != nil {
+		w1, _ := wire.ParseID(id) // was parsed before
+		defer d.own.post(func() { d.unhold(w1, tg.verdict) })
+		if !d.await(ctx, w, tg.verdict) {
+			return
+		}
 	}
 	d.relay(ctx, w, r, name, path, tg.socket, body)
 }
@@ -192,7 +196,7 @@ func statusOf(code string) int {
 
 // await holds a request until its KV is ready or has failed; false means that
 // the client has left. The machine's deadlines bound the wait.
-func (d *Daemon) await(ctx context.Context, w http.ResponseWriter, id string, verdict <-chan transfer.Verdict) bool {
+func (d *Daemon) await(ctx context.Context, w http.ResponseWriter, verdict <-chan transfer.Verdict) bool {
 	began := time.Now()
 	d.metrics.holds.Inc()
 	defer d.metrics.holds.Dec()
@@ -204,8 +208,6 @@ func (d *Daemon) await(ctx context.Context, w http.ResponseWriter, id string, ve
 		return false
 	case <-ctx.Done():
 		d.metrics.held.WithLabelValues("client_left").Inc()
-		w1, _ := wire.ParseID(id) // was parsed before
-		d.own.post(func() { d.unhold(w1, verdict) })
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			apiError(w, statusClientClosed, "cancelled", errCancelled.Error(), "")
 		}

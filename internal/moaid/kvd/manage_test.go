@@ -171,6 +171,12 @@ func TestHoldAndForward(t *testing.T) {
 	if n := de.http.requests(); n != 0 {
 		t.Fatalf("%d requests were forwarded before the bytes came", n)
 	}
+	// The connector claims while the request runs, and finds the bytes.
+	de.http.answer = func(w http.ResponseWriter, r *http.Request) {
+		de.claim(r.Header.Get(headerTransfer), 100, hash, 32)
+		de.verdict(r.Header.Get(headerTransfer))
+		_, _ = w.Write([]byte(r.Method + " " + r.URL.String()))
+	}
 	pe.store(id, 100)
 	a := <-got
 	if a.resp == nil || a.resp.StatusCode != 200 || a.body != "POST /v1/completions?q=1" {
@@ -179,8 +185,6 @@ func TestHoldAndForward(t *testing.T) {
 	if a.resp.Header.Get(headerVerdict) != "ready" || a.resp.Header.Get(headerHold) == "" {
 		t.Errorf("headers %v", a.resp.Header)
 	}
-	// The connector's claim finds the bytes.
-	de.claim(id, 100, hash, 32)
 	v := de.verdict(id)
 	if v.Verdict != enginesock.Ready || v.FromToken != 0 {
 		t.Fatalf("%+v", v)
@@ -192,12 +196,24 @@ func TestHoldAndForward(t *testing.T) {
 	// A held transfer of another prompt is not loaded.
 	id = newID()
 	pe.prefill(id, 100, hash, true)
+	de.http.answer = func(http.ResponseWriter, *http.Request) {
+		de.claim(id, 100, tokenHash(100, "bb"), 0)
+		de.verdict(id)
+	}
 	get(t.Context(), t, d, "decode", "/v1/completions", held(id))
-	de.claim(id, 100, tokenHash(100, "bb"), 0)
 	if v := de.verdict(id); v.Code != enginesock.FailTokenHash {
 		t.Errorf("%+v", v)
 	}
 	pe.released(id)
+
+	// An engine that answers without claiming leaves nothing behind.
+	de.http.answer = nil
+	id = newID()
+	pe.prefill(id, 100, hash, true)
+	get(t.Context(), t, d, "decode", "/v1/completions", held(id))
+	if end := pe.released(id); end.Outcome != enginesock.Aborted {
+		t.Errorf("%+v", end)
+	}
 
 	// Failure is forwarded too, and said.
 	id = newID()

@@ -20,8 +20,9 @@ type receiving struct {
 	land       *landing
 	pieces     []piece // every lease, over all ranks
 	want       transfer.Set
-	waits      bool // for pages
-	holds      []chan transfer.Verdict
+	waits      bool                    // for pages
+	holds      []chan transfer.Verdict // requests that wait
+	requests   int                     // held requests that wait or were forwarded and run
 	encryption string
 	promised   bool // the connector was told ready
 	began      transfer.Instant
@@ -376,6 +377,7 @@ func (d *Daemon) hold(e *engine, id wire.ID, source enginesock.Endpoint) (<-chan
 	if err != nil {
 		return nil, err
 	}
+	t.requests++
 	if v := t.m.Verdict(); !v.Pending() {
 		ch <- v
 		return ch, nil
@@ -384,14 +386,15 @@ func (d *Daemon) hold(e *engine, id wire.ID, source enginesock.Endpoint) (<-chan
 	return ch, nil
 }
 
-// unhold says that the client of a held request has left.
+// unhold says that a held request is over: its client has left, or the engine has
+// answered it. If no engine claimed until then none will, and nobody needs the KV.
 func (d *Daemon) unhold(id wire.ID, ch <-chan transfer.Verdict) {
 	t := d.recvs[id]
 	if t == nil {
 		return
 	}
 	t.holds = slices.DeleteFunc(t.holds, func(h chan transfer.Verdict) bool { return h == ch })
-	if len(t.holds) == 0 {
-		_ = d.stepRecv(t, transfer.Unhold{Detail: "the client of the held request has left"})
+	if t.requests--; t.requests == 0 {
+		_ = d.stepRecv(t, transfer.Unhold{Detail: "the held request ended and the engine did not claim"})
 	}
 }
