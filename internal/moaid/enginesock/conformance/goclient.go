@@ -53,11 +53,12 @@ func (c *goClient) Connect(path string, hello enginesock.Hello) (*enginesock.OK,
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	c.conn, c.seq, c.waiting = conn, 0, map[int64]chan goAnswer{}
-	c.mu.Unlock()
+	waiting := map[int64]chan goAnswer{}
 	c.events, c.ended = make(chan enginesock.Reply, 64), make(chan struct{})
-	go c.read(conn, c.ended, c.events)
+	c.mu.Lock()
+	c.conn, c.seq, c.waiting = conn, 0, waiting
+	c.mu.Unlock()
+	go c.read(conn, waiting, c.ended, c.events)
 	ok, err := c.Request(&hello)
 	if err == nil {
 		go c.ping(c.ended, time.Duration(ok.LeaseMillis)*time.Millisecond/4)
@@ -80,7 +81,9 @@ func (c *goClient) ping(ended <-chan struct{}, every time.Duration) {
 	}
 }
 
-func (c *goClient) read(conn *enginesock.Conn, ended chan struct{}, events chan enginesock.Reply) {
+// read has its own view of the connection: after a reconnect the old one must not
+// answer the new one's requests.
+func (c *goClient) read(conn *enginesock.Conn, waiting map[int64]chan goAnswer, ended chan struct{}, events chan enginesock.Reply) {
 	defer close(ended)
 	for {
 		b, file, err := conn.Read()
@@ -94,11 +97,11 @@ func (c *goClient) read(conn *enginesock.Conn, ended chan struct{}, events chan 
 		c.mu.Lock()
 		switch m := r.(type) {
 		case *enginesock.OK:
-			c.waiting[m.Seq] <- goAnswer{ok: m, file: file}
-			delete(c.waiting, m.Seq)
+			waiting[m.Seq] <- goAnswer{ok: m, file: file}
+			delete(waiting, m.Seq)
 		case *enginesock.Error:
-			c.waiting[m.Seq] <- goAnswer{err: m}
-			delete(c.waiting, m.Seq)
+			waiting[m.Seq] <- goAnswer{err: m}
+			delete(waiting, m.Seq)
 		case *enginesock.VerdictEvent:
 			c.verdicts[m.ID] = m.ClaimState
 			events <- r

@@ -24,7 +24,8 @@ class Session:
         self.sock.connect(path)
         self.seq, self.waiting, self.events = itertools.count(1), {}, queue.Queue()
         self.lock, self.closed = threading.Lock(), threading.Event()
-        threading.Thread(target=self._read, args=(self.sock,), daemon=True).start()
+        # Its own view of the connection: after a reconnect the old thread must not end the new session.
+        threading.Thread(target=self._read, args=(self.sock, self.waiting, self.events, self.lock, self.closed), daemon=True).start()
         answer, _ = self.request("hello", **hello)
         threading.Thread(target=self._ping, args=(self.closed, answer["lease_ms"] / 4000), daemon=True).start()
         return answer
@@ -46,7 +47,7 @@ class Session:
             raise Refused(answer)
         return answer, fd
 
-    def _read(self, sock):
+    def _read(self, sock, waiting, events, lock, closed):
         while True:
             try:
                 packet, anc, flags, _ = sock.recvmsg(MAX_PACKET, socket.CMSG_SPACE(4))
@@ -59,18 +60,18 @@ class Session:
                 fds.frombytes(data)
             m = json.loads(packet)
             if m["t"] in ("ok", "error"):
-                self.waiting.pop(m["seq"]).put((m, fds[0] if fds else None))
+                waiting.pop(m["seq"]).put((m, fds[0] if fds else None))
                 continue
             if m["t"] == "verdict":
                 self.verdicts[m["id"]] = m
             elif m["t"] == "closed":
                 self.verdicts.pop(m["id"], None)
-            self.events.put(m)
-        with self.lock:
-            self.closed.set()
-            for done in self.waiting.values():
+            events.put(m)
+        with lock:
+            closed.set()
+            for done in waiting.values():
                 done.put((None, None))
-        self.events.put(None)
+        events.put(None)
 
     def _ping(self, closed, seconds):
         try:
