@@ -123,6 +123,7 @@ func (e *Engines) complete(w http.ResponseWriter, r *http.Request, d *Daemon, c 
 		}
 		computed = 1
 		switch e.behaviour {
+		case Honest:
 		case Recompute:
 			computed = len(c.Prompt)
 		case NoOp:

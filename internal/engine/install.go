@@ -258,6 +258,7 @@ func (i *installer) unregister(ctx context.Context, name, why string) error {
 	switch state {
 	case fleet.DaemonAbsent:
 		return nil
+	case fleet.DaemonRunning:
 	case fleet.DaemonStopped:
 		if err := i.node.Wake(ctx, why); err != nil {
 			return err

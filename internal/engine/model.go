@@ -195,9 +195,9 @@ func (m *model) settle() {
 // kind's default, so that a configuration that leaves it out sees no change.
 func (m *model) setSpec(ctx context.Context, s engines.Spec, k engines.Kind) {
 	def := k.Defaults(engines.Spec{Name: s.Name, Kind: s.Kind, Role: s.Role, Model: s.Model})
-	types_ := resourceSchema(ctx).Type().(types.ObjectType).AttrTypes //nolint:forcetypeassert,errcheck // by construction
+	attrs := resourceSchema(ctx).Type().(types.ObjectType).AttrTypes //nolint:forcetypeassert // by construction
 	object := func(name string, values map[string]attr.Value) types.Object {
-		t, ok := types_[name].(basetypes.ObjectType)
+		t, ok := attrs[name].(basetypes.ObjectType)
 		if !ok {
 			return types.ObjectNull(nil)
 		}
@@ -274,5 +274,5 @@ func optionalSeed(n *uint64) types.Int64 {
 	if n == nil {
 		return types.Int64Null()
 	}
-	return types.Int64Value(int64(*n)) //nolint:gosec // written by us from an int64
+	return types.Int64Value(int64(*n)) // written by us from an int64
 }

@@ -214,6 +214,7 @@ func (c *converger) forget(ctx context.Context, e engineref.Ref) error {
 	switch state {
 	case fleet.DaemonAbsent:
 		return nil
+	case fleet.DaemonRunning:
 	case fleet.DaemonStopped:
 		if err := n.Wake(ctx, "moai_pd_pair."+c.name); err != nil {
 			return err

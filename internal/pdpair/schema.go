@@ -6,7 +6,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -81,13 +80,6 @@ func linkObject() schema.NestedAttributeObject {
 				"name": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the node."},
 			}},
 		},
-	}}
-}
-
-func linkType() types.ObjectType {
-	return types.ObjectType{AttrTypes: map[string]attr.Type{
-		"name":  types.StringType,
-		"nodes": types.ListType{ElemType: types.ObjectType{AttrTypes: map[string]attr.Type{"name": types.StringType}}},
 	}}
 }
 

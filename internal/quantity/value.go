@@ -38,17 +38,19 @@ func (durationDimension) parse(s string) (int64, error) {
 }
 func (durationDimension) format(n int64) string { return FormatDuration(n) }
 
-// Size, Rate and Duration are string values with a unit.
 type (
-	Size     = Value[bytesDimension]
-	Rate     = Value[bitrateDimension]
+	// Size is a number of bytes with a unit.
+	Size = Value[bytesDimension]
+	// Rate is a number of bits a second with a unit.
+	Rate = Value[bitrateDimension]
+	// Duration is a time span with units.
 	Duration = Value[durationDimension]
-)
 
-// SizeType, RateType and DurationType are their attribute types.
-type (
-	SizeType     = Type[bytesDimension]
-	RateType     = Type[bitrateDimension]
+	// SizeType is the attribute type of Size.
+	SizeType = Type[bytesDimension]
+	// RateType is the attribute type of Rate.
+	RateType = Type[bitrateDimension]
+	// DurationType is the attribute type of Duration.
 	DurationType = Type[durationDimension]
 )
 

@@ -136,21 +136,3 @@ func (m model) keyLost() bool {
 	key, ok := m.Installed.Attributes()["key"].(types.String)
 	return !ok || key.ValueString() != service.OK
 }
-
-// settle replaces what is still unknown by null.
-func (m *model) settle() {
-	for _, s := range []*types.String{&m.ID, &m.Endpoint, &m.PublicKey} {
-		if s.IsUnknown() {
-			*s = types.StringNull()
-		}
-	}
-	if m.Ready.IsUnknown() {
-		m.Ready = types.BoolValue(false)
-	}
-	if m.Installed.IsUnknown() {
-		m.Installed = types.ObjectNull(installedType.AttrTypes)
-	}
-	if m.Trust.IsUnknown() {
-		m.Trust = types.MapNull(types.StringType)
-	}
-}

@@ -82,6 +82,7 @@ func (i *installer) unpinOne(ctx context.Context, s spec, e engineref.Ref) error
 	switch state {
 	case fleet.DaemonAbsent:
 		return nil
+	case fleet.DaemonRunning:
 	case fleet.DaemonStopped:
 		if err := n.Wake(ctx, resourceName(s.name)); err != nil {
 			return placed(e, err)

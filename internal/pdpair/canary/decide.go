@@ -10,12 +10,12 @@ import (
 type Outcome int
 
 const (
-	// Passed: the answer is right and came from KV that crossed.
+	// Passed says that the answer is right and came from KV that crossed.
 	Passed Outcome = iota
-	// NotYet: nothing wrong was seen, and nothing is proved. It may pass later
+	// NotYet says that nothing wrong was seen, and nothing is proved. It may pass later
 	// without a change of configuration.
 	NotYet
-	// Wrong: the pair gives wrong answers, or does not do what it is for.
+	// Wrong says that the pair gives wrong answers, or does not do what it is for.
 	Wrong
 )
 
@@ -25,8 +25,10 @@ func (o Outcome) String() string {
 		return "passed"
 	case NotYet:
 		return "not yet"
+	case Wrong:
+		return "wrong"
 	}
-	return "wrong"
+	return "unknown"
 }
 
 // Evidence is what was seen of one request that went through a pair.
