@@ -84,6 +84,23 @@ func TestNodeLife(t *testing.T) {
 				ResourceName: address, ImportState: true, ImportStateId: h.ImportID(), ImportStateVerify: true,
 				ImportStateVerifyIgnore: []string{"expect"},
 			},
+			// What changes by itself on a machine is in the state, and is no change in the plan.
+			{
+				PreConfig: func() {
+					h.SetProbe(map[string]sshtest.ProbeSection{"nvidia-smi": {Text: "index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, mig.mode.current\n" +
+						"0, NVIDIA H100 80GB HBM3, GPU-1, 00000000:19:00.0, 81559 MiB, 999.1, Disabled\n1, NVIDIA H100 80GB HBM3, GPU-2, 00000000:1A:00.0, 81559 MiB, 999.1, Disabled\n"}})
+				},
+				Config: config, PlanOnly: true,
+			},
+			{RefreshState: true, Check: resource.TestCheckResourceAttr(address, "driver_version", "999.1")},
+			// An accelerator that was lost is told, and stops no other change.
+			{
+				PreConfig: func() {
+					h.SetProbe(map[string]sshtest.ProbeSection{"lspci": {Text: ""}, "nvidia-smi": {Exit: 127}})
+				},
+				Config: config, PlanOnly: true,
+			},
+			{RefreshState: true, Check: resource.TestCheckResourceAttr(address, "vendor", "none")},
 			// Another way to the same machine: followed, and nothing is restarted.
 			{
 				Config: strings.Replace(config, fmt.Sprintf("host = %q", h.Server.Host()), `host = "localhost"`, 1),

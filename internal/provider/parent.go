@@ -14,12 +14,14 @@ const orphanGrace = 5 * time.Second
 
 // ExitWithParent ends this process when the process that started it is gone. The end of the CLI's connection has
 // cancelled every request by then; a remote command that ignores that dies with its SSH session.
-func ExitWithParent() {
+func ExitWithParent() { exitWithParent(parentPoll, orphanGrace) }
+
+func exitWithParent(poll, grace time.Duration) {
 	parent := os.Getppid()
-	tick := time.NewTicker(parentPoll)
+	tick := time.NewTicker(poll)
 	for os.Getppid() == parent {
 		<-tick.C
 	}
-	<-time.After(orphanGrace)
+	<-time.After(grace)
 	os.Exit(1)
 }
