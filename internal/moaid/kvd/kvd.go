@@ -221,10 +221,11 @@ func (d *Daemon) eachRecv(f func(*receiving)) {
 // changed publishes what peers and operators should know of the engines.
 func (d *Daemon) changed() {
 	list := d.announcement()
-	d.announce.Store(&list)
-	for _, ps := range d.peers {
-		if err := ps.s.Send(&wire.Engines{Engines: list}); err != nil {
-			d.log.Debug("announce engines", "peer", ps.node, "error", err)
+	if old := d.announce.Swap(&list); old == nil || !slices.Equal(*old, list) {
+		for _, ps := range d.peers {
+			if err := ps.s.Send(&wire.Engines{Engines: list}); err != nil {
+				d.log.Debug("announce engines", "peer", ps.node, "error", err)
+			}
 		}
 	}
 	for name, e := range d.engines {

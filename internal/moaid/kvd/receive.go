@@ -3,7 +3,7 @@ package kvd
 import (
 	"encoding/hex"
 	"errors"
-	"slices"
+	"fmt"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -249,7 +249,14 @@ func (d *Daemon) leaseFor(t *receiving) {
 		return
 	}
 	e := t.engine
+	if n := t.want.Bytes(); n > e.arenaBytes() {
+		t.waits = false
+		why := fmt.Sprintf("the prompt needs %d bytes of staging memory a rank, engine %s has %d", n, e.reg.Name, e.arenaBytes())
+		d.later(func() { _ = d.stepRecv(t, transfer.Fail{Code: transfer.CodeNoRoom, Detail: why}) })
+		return
+	}
 	got := make([][]piece, e.ranks())
+	count := 0
 	giveUp := func() {
 		for _, ps := range got {
 			for _, p := range ps {
@@ -259,12 +266,13 @@ func (d *Daemon) leaseFor(t *receiving) {
 	}
 	for _, r := range t.want {
 		leases, ok := e.lease(r.Length)
-		if !ok {
-			giveUp()
-			return // roomMade tries again, the machine's deadline ends it
-		}
 		for rank, l := range leases {
 			got[rank] = append(got[rank], piece{r, l})
+			count += len(l.Extents())
+		}
+		if !ok || count > maxExtents { // the verdict must fit a packet
+			giveUp()
+			return // roomMade tries again, the machine's deadline ends it
 		}
 	}
 	t.waits = false
@@ -368,33 +376,4 @@ func (d *Daemon) offeredBy(ps *peerSession, m *wire.Offer) {
 	}
 	t.encryption = string(ps.s.Encryption())
 	_ = d.stepRecv(t, transfer.PeerOffer{Session: ps.num, Tokens: int(m.Tokens), Hash: hex.EncodeToString(m.TokenHash[:])})
-}
-
-// hold claims for a request that arrived here and asks for the verdict.
-func (d *Daemon) hold(e *engine, id wire.ID, source enginesock.Endpoint) (<-chan transfer.Verdict, error) {
-	ch := make(chan transfer.Verdict, 1)
-	t, err := d.claimFor(e, id, source, nil)
-	if err != nil {
-		return nil, err
-	}
-	t.requests++
-	if v := t.m.Verdict(); !v.Pending() {
-		ch <- v
-		return ch, nil
-	}
-	t.holds = append(t.holds, ch)
-	return ch, nil
-}
-
-// unhold says that a held request is over: its client has left, or the engine has
-// answered it. If no engine claimed until then none will, and nobody needs the KV.
-func (d *Daemon) unhold(id wire.ID, ch <-chan transfer.Verdict) {
-	t := d.recvs[id]
-	if t == nil {
-		return
-	}
-	t.holds = slices.DeleteFunc(t.holds, func(h chan transfer.Verdict) bool { return h == ch })
-	if t.requests--; t.requests == 0 {
-		_ = d.stepRecv(t, transfer.Unhold{Detail: "the held request ended and the engine did not claim"})
-	}
 }
