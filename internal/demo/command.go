@@ -16,7 +16,7 @@ type command struct {
 	dir    string
 	env    []string // nil: the environment of the demo
 	stdin  io.Reader
-	stdout io.Writer // nil: kept and returned
+	stdout io.Writer // where output also goes, both kinds; may be nil
 	argv   []string
 }
 
@@ -41,7 +41,7 @@ func (c command) run(ctx context.Context) (string, error) {
 	var stdout, all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, &all), &all
 	if c.stdout != nil {
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(c.stdout, &all), io.MultiWriter(c.stdout, &all)
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(c.stdout, &stdout, &all), io.MultiWriter(c.stdout, &all)
 	}
 	err := cmd.Run()
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() > 0 {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func newLabRun(t *testing.T) *labRun {
 		t.Fatal(err)
 	}
 	ws.Name = "labtest"
-	r := &labRun{d: Demo{WS: ws, CLI: cli, N: Narrator{Out: testWriter{t}, Start: time.Now()}}}
+	r := &labRun{d: Demo{WS: ws, CLI: cli, N: Narrator{Out: &testWriter{t: t}, Start: time.Now()}}}
 	if err := ws.Build(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -65,22 +66,33 @@ func newLabRun(t *testing.T) *labRun {
 	if r.env, err = lab.Env(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r.tf = Terraform{CLI: cli, WS: ws, Prefix: inside(r.env), Out: testWriter{t}}
+	r.tf = Terraform{CLI: cli, WS: ws, Prefix: inside(r.env), Out: &testWriter{t: t}}
 	return r
 }
 
-type testWriter struct{ t *testing.T }
+// testWriter logs whole lines.
+type testWriter struct {
+	t   *testing.T
+	buf bytes.Buffer
+}
 
-func (w testWriter) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimRight(string(b), "\n"))
-	return len(b), nil
+func (w *testWriter) Write(b []byte) (int, error) {
+	w.buf.Write(b)
+	for {
+		line, err := w.buf.ReadString('\n')
+		if err != nil { // half a line: keep it for the next write
+			w.buf.WriteString(line)
+			return len(b), nil
+		}
+		w.t.Log(strings.TrimRight(line, "\n"))
+	}
 }
 
 // demo runs the demo program on this run.
 func (r *labRun) demo(ctx context.Context, t *testing.T, word string) string {
 	t.Helper()
 	out, err := command{
-		dir: r.d.WS.Repo, env: append(os.Environ(), NameVariable+"="+r.d.WS.Name), stdout: testWriter{t}, argv: []string{r.d.WS.Bin("demo"), word},
+		dir: r.d.WS.Repo, env: append(os.Environ(), NameVariable+"="+r.d.WS.Name), stdout: &testWriter{t: t}, argv: []string{r.d.WS.Bin("demo"), word},
 	}.run(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -245,20 +257,32 @@ func (r *labRun) refusedAtPlan(t *testing.T) {
 			if err == nil {
 				t.Fatalf("the plan was accepted:\n%s", out)
 			}
+			said := errorsOf(err)
 			for _, want := range c.want {
-				if !strings.Contains(unwrap(err.Error()), want) {
-					t.Errorf("%q is not in the error:\n%s", want, err)
+				if !strings.Contains(said, want) {
+					t.Errorf("%q is not in the errors:\n%s", want, said)
 				}
 			}
-			if strings.Contains(err.Error(), "PRIVATE KEY") {
-				t.Error("a private key is in the error")
+			if strings.Contains(out+err.Error(), "PRIVATE KEY") {
+				t.Error("a private key is in the output")
 			}
 		})
 	}
 }
 
-// unwrap joins the lines that the CLI wrapped.
-func unwrap(s string) string { return strings.Join(strings.Fields(s), " ") }
+// errorsOf gives what the CLI reported from its first error on, the lines that it
+// wrapped joined.
+func errorsOf(err error) string {
+	s := err.Error()
+	var exit *exitError
+	if errors.As(err, &exit) {
+		s = exit.output
+	}
+	if i := strings.Index(s, "Error: "); i >= 0 {
+		s = s[i:]
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
 
 // dyingEngine adds an engine whose program ends at once: the error has its last
 // words, and removing it from the configuration leaves nothing of it.
@@ -288,8 +312,10 @@ func (r *labRun) dyingEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.tf.Apply(ctx)
-	if err == nil || !strings.Contains(unwrap(err.Error()), "the model has no weights") || !strings.Contains(err.Error(), "moai_engine.dying") {
-		t.Errorf("the error does not have the engine's last words: %v", err)
+	if err == nil {
+		t.Error("the apply succeeded")
+	} else if said := errorsOf(err); !strings.Contains(said, "the model has no weights") || !strings.Contains(said, "moai_engine.dying") {
+		t.Errorf("the error does not have the engine's last words: %s", said)
 	}
 	if err := os.Remove(extra); err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func (e Env) SSHConfigFile(order []string) string {
 			name, h.Address, name, h.Port, h.User, h.PrivateKeyFile)
 	}
 	fmt.Fprintf(&b, "Host *\n  IdentitiesOnly yes\n  UserKnownHostsFile %s\n  GlobalKnownHostsFile none\n"+
-		"  StrictHostKeyChecking yes\n  BatchMode yes\n  ConnectTimeout 5\n  LogLevel ERROR\n", e.KnownHosts)
+		"  StrictHostKeyChecking yes\n  BatchMode yes\n  ConnectTimeout 20\n  LogLevel ERROR\n", e.KnownHosts)
 	return b.String()
 }
 
