@@ -344,6 +344,12 @@ func runSim(seed uint64, outcomes map[string]int) []string {
 	if w.chance(0.2) {
 		w.after(w.delay(40*time.Second), w.restartP)
 	}
+	if w.chance(0.15) {
+		w.after(w.delay(30*time.Second), func() { w.eachP(EngineGone{Fenced: w.chance(0.5), Detail: "restarted"}) })
+	}
+	if w.chance(0.15) {
+		w.after(w.delay(30*time.Second), func() { w.eachD(EngineGone{Fenced: w.chance(0.5), Detail: "restarted"}) })
+	}
 	w.after(60*time.Second, func() { w.faulty = false })
 	limit := Instant(20 * time.Minute)
 	for w.queue.Len() > 0 && len(w.bad) == 0 {
