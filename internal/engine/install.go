@@ -81,17 +81,36 @@ func (i *installer) converge(ctx context.Context, d desired, began func()) (rest
 	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
 		return 0, err
 	}
+	want, anew, err := i.registration(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	restart := found.Unit.Active() && (anew || d.service.Stale(found, false))
 	began()
-	change, err := d.service.Install(ctx, i.host)
-	if err != nil {
+	if restart {
+		if err := d.service.Begin(ctx, i.host); err != nil {
+			return 0, err
+		}
+		i.drain(ctx, d.spec.Name)
+	}
+	if err := d.service.Install(ctx, i.host); err != nil {
 		return 0, err
 	}
-	anew, err := i.register(ctx, d)
-	if err != nil {
+	m := i.node.Manage()
+	if _, err := m.PutEngine(ctx, want); err != nil {
 		return 0, err
 	}
-	if err := d.service.Start(ctx, i.host, found.Unit.Active() && (change.Unit || anew || found.Unit.NeedDaemonReload)); err != nil {
+	if err := d.service.Start(ctx, i.host, restart); err != nil {
 		return 0, i.died(ctx, d, err)
+	}
+	// Drained for the restart, or by a removal that was interrupted.
+	if _, err := m.Drain(ctx, want.Name, false); err != nil {
+		return 0, err
+	}
+	if restart || found.Pending.Exists() {
+		if err := d.service.Finish(ctx, i.host); err != nil {
+			return 0, err
+		}
 	}
 	if found, err = d.service.Inspect(ctx, i.host); err != nil {
 		return 0, err
@@ -99,32 +118,25 @@ func (i *installer) converge(ctx context.Context, d desired, began func()) (rest
 	return found.Unit.NRestarts, nil
 }
 
-// register tells the daemon of the engine. anew reports that sessions opened
-// under the former registration are of no use.
-func (i *installer) register(ctx context.Context, d desired) (anew bool, err error) {
+// registration is what the daemon shall know, with the user's id on this host. anew
+// reports that sessions opened under the present registration will be of no use.
+func (i *installer) registration(ctx context.Context, d desired) (want api.Engine, anew bool, err error) {
 	out, err := i.host.Exec(ctx, "id", "-u", userEngine)
 	if err != nil {
-		return false, err
+		return want, false, err
 	}
-	want := d.registration
+	want = d.registration
 	if want.UID, err = strconv.Atoi(strings.TrimSpace(string(out))); err != nil {
-		return false, fmt.Errorf("id -u %s on %s: %w", userEngine, i.host, err)
+		return want, false, fmt.Errorf("id -u %s on %s: %w", userEngine, i.host, err)
 	}
-	m := i.node.Manage()
-	old, err := m.GetEngine(ctx, want.Name, 0)
+	old, err := i.node.Manage().GetEngine(ctx, want.Name, 0)
 	switch {
 	case client.IsNotFound(err):
+		return want, false, nil
 	case err != nil:
-		return false, err
-	default:
-		anew = needsRestart(old.Engine, want) || old.UID != want.UID
+		return want, false, err
 	}
-	if _, err := m.PutEngine(ctx, want); err != nil {
-		return false, err
-	}
-	// An interrupted removal may have left it draining.
-	_, err = m.Drain(ctx, want.Name, false)
-	return anew, err
+	return want, needsRestart(old.Engine, want) || old.UID != want.UID, nil
 }
 
 // waitReady waits until the engine serves, has died, or the time is up. Time that

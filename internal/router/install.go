@@ -50,16 +50,21 @@ func (i *installer) converge(ctx context.Context, s spec, d desired, former []en
 	if err := d.service.CheckOwner(ctx, i.host, found); err != nil {
 		return "", err
 	}
-	began()
-	change, err := d.service.Install(ctx, i.host)
+	hadKey, err := i.hasKey(ctx, s.name)
 	if err != nil {
+		return "", err
+	}
+	restart := found.Unit.Active() && (!hadKey || d.service.Stale(found, true))
+	began()
+	if restart {
+		if err := d.service.Begin(ctx, i.host); err != nil {
+			return "", err
+		}
+	}
+	if err := d.service.Install(ctx, i.host); err != nil {
 		return "", err
 	}
 	if err := i.host.MakeDir(ctx, stateDir(s.name), 0o700, userDaemon, groupMoai); err != nil {
-		return "", err
-	}
-	hadKey, err := i.hasKey(ctx, s.name)
-	if err != nil {
 		return "", err
 	}
 	key, err := i.publicKey(ctx, s.name)
@@ -70,9 +75,11 @@ func (i *installer) converge(ctx context.Context, s spec, d desired, former []en
 	if err := i.pin(ctx, s, key, former); err != nil {
 		return "", err
 	}
-	restart := found.Unit.Active() && (change.Unit || change.Config || found.Unit.NeedDaemonReload || !hadKey)
 	if err := d.service.Start(ctx, i.host, restart); err != nil {
 		return "", &startError{unit: d.service.Unit, listen: s.listen, err: err}
+	}
+	if restart || found.Pending.Exists() {
+		return key, d.service.Finish(ctx, i.host)
 	}
 	return key, nil
 }

@@ -65,7 +65,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 					"unit":    text("The unit file: `ok`, `changed` or `missing`."),
 					"config":  text("The configuration file: `ok`, `changed` or `missing`."),
 					"key":     text("The private key: `ok`, `changed` or `missing`. A missing key is made anew, and the pairs' nodes are told."),
-					"service": text("The service: `active`, `outdated` (runs another unit than what is on disk), `missing`, or systemd's own word, such as `inactive` or `failed`."),
+					"service": text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or systemd's own word, such as `inactive` or `failed`."),
 					"boot":    text("Start at boot: `enabled` or `disabled`."),
 				},
 			},

@@ -26,27 +26,51 @@ func (s Service) unitFile() host.File {
 	return host.File{Path: s.UnitPath(), Content: []byte(s.UnitText)}
 }
 
+// pendingPath is a file that is there while a change is under way that needs a
+// restart: a run that ends between writing and restarting leaves a trace, which the
+// next plan shows and finishes.
+func (s Service) pendingPath() string { return s.Config.Path + ".pending" }
+
 // Found is what a host has of a service.
 type Found struct {
 	Unit     host.UnitState
 	UnitFile host.FileState
 	Config   host.FileState
+	Pending  host.FileState
 }
 
 // Gone reports whether the host proved that it has nothing of the service.
-func (f Found) Gone() bool { return !f.Unit.Found() && !f.UnitFile.Exists() && !f.Config.Exists() }
+func (f Found) Gone() bool {
+	return !f.Unit.Found() && !f.UnitFile.Exists() && !f.Config.Exists() && !f.Pending.Exists()
+}
 
-// Running reports whether the unit is up and did not have to be started again.
-func (f Found) Running() bool { return f.Unit.Active() && f.Unit.NRestarts == 0 }
+// Stale reports whether a unit runs that is not what shall be on disk. config says
+// that a running unit has read its configuration for good.
+func (s Service) Stale(f Found, config bool) bool {
+	st := s.Judge(f)
+	return f.Unit.Active() && (st.Unit != OK || st.Service == Outdated || config && st.Config != OK)
+}
+
+// Begin leaves the trace of a change that needs a restart; Finish removes it.
+func (s Service) Begin(ctx context.Context, h *host.Host) error {
+	_, err := h.PutFile(ctx, host.File{Path: s.pendingPath(), Content: []byte("a change was begun\n")})
+	return err
+}
+
+// Finish removes the trace of a change.
+func (s Service) Finish(ctx context.Context, h *host.Host) error {
+	_, err := h.RemoveFile(ctx, s.pendingPath())
+	return err
+}
 
 // Inspect looks at what the host has. An error means that the host could not
 // tell; it never means absence.
 func (s Service) Inspect(ctx context.Context, h *host.Host) (Found, error) {
-	files, units, err := h.Inspect(ctx, []string{s.UnitPath(), s.Config.Path}, []string{s.Unit})
+	files, units, err := h.Inspect(ctx, []string{s.UnitPath(), s.Config.Path, s.pendingPath()}, []string{s.Unit})
 	if err != nil {
 		return Found{}, err
 	}
-	return Found{Unit: units[0], UnitFile: files[0], Config: files[1]}, nil
+	return Found{Unit: units[0], UnitFile: files[0], Config: files[1], Pending: files[2]}, nil
 }
 
 // ForeignError says that what is at a service's place belongs to somebody else.
@@ -106,23 +130,15 @@ func (s Service) CheckOwner(ctx context.Context, h *host.Host, f Found) error {
 	return nil
 }
 
-// Change says what Install had to write.
-type Change struct {
-	Unit, Config bool
-}
-
 // Install makes files and unit be as they shall be. It starts nothing.
-func (s Service) Install(ctx context.Context, h *host.Host) (Change, error) {
-	var c Change
-	var err error
-	if c.Config, err = h.PutFile(ctx, s.Config); err != nil {
-		return c, err
-	}
-	if c.Unit, err = h.PutFile(ctx, s.unitFile()); err != nil {
-		return c, err
+func (s Service) Install(ctx context.Context, h *host.Host) error {
+	for _, f := range []host.File{s.Config, s.unitFile()} {
+		if _, err := h.PutFile(ctx, f); err != nil {
+			return err
+		}
 	}
 	// Also without a change: an interrupted run may have written the file and not said so to systemd.
-	return c, h.DaemonReload(ctx)
+	return h.DaemonReload(ctx)
 }
 
 // Start enables the unit and has it running: started if it does not run, and
@@ -156,6 +172,8 @@ func (s Service) Remove(ctx context.Context, h *host.Host) error {
 	if err := h.DaemonReload(ctx); err != nil {
 		return err
 	}
-	_, err := h.RemoveFile(ctx, s.Config.Path)
-	return err
+	if _, err := h.RemoveFile(ctx, s.Config.Path); err != nil {
+		return err
+	}
+	return s.Finish(ctx, h)
 }

@@ -53,10 +53,9 @@ func TestLife(t *testing.T) {
 	if !look().Gone() {
 		t.Error("something is there before")
 	}
-	for _, want := range []service.Change{{Unit: true, Config: true}, {}} {
-		c, err := s.Install(ctx, h)
-		if err != nil || c != want {
-			t.Fatalf("got %+v, %v, want %+v", c, err, want)
+	for range 2 {
+		if err := s.Install(ctx, h); err != nil {
+			t.Fatal(err)
 		}
 		if err := s.Start(ctx, h, false); err != nil {
 			t.Fatal(err)
@@ -68,10 +67,26 @@ func TestLife(t *testing.T) {
 	if u, _ := m.Unit(unit); u.Starts != 1 {
 		t.Errorf("started %d times", u.Starts)
 	}
+	// A change that was begun and not finished is seen.
+	if err := s.Begin(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	if f := look(); s.Judge(f).Service != service.Outdated || !s.Stale(f, false) {
+		t.Errorf("a change under way is judged %+v", s.Judge(f))
+	}
+	if err := s.Finish(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	if s.Stale(look(), true) {
+		t.Error("a healthy service is stale")
+	}
 	e, _ := m.File(s.UnitPath())
 	e.Content = append(e.Content, "#\n"...)
 	m.SetFile(s.UnitPath(), e)
 	m.Remove(s.Config.Path)
+	if !s.Stale(look(), false) {
+		t.Error("an edited unit is not stale")
+	}
 	if got, want := s.Judge(look()), (service.Status{Unit: service.Changed, Config: service.Missing, Service: service.Outdated, Boot: service.Enabled}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -30,7 +30,7 @@ func (s Service) Judge(f Found) Status {
 	return Status{
 		Unit:    fileStatus(f.UnitFile, s.unitFile()),
 		Config:  fileStatus(f.Config, s.Config),
-		Service: unitStatus(f.Unit),
+		Service: unitStatus(f),
 		Boot:    bootStatus(f.Unit),
 	}
 }
@@ -45,13 +45,14 @@ func fileStatus(found host.FileState, want host.File) string {
 	return OK
 }
 
-func unitStatus(u host.UnitState) string {
+func unitStatus(f Found) string {
+	u := f.Unit
 	switch {
 	case !u.Found():
 		return Missing
 	case !u.Active():
 		return u.ActiveState
-	case u.NeedDaemonReload:
+	case u.NeedDaemonReload, f.Pending.Exists():
 		return Outdated
 	}
 	return Active
