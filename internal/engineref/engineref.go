@@ -45,6 +45,13 @@ func NestedObject() schema.NestedAttributeObject {
 	return schema.NestedAttributeObject{Attributes: attributes()}
 }
 
+// PlacedObject is the element of a list of engines of which only name and node
+// matter.
+func PlacedObject() schema.NestedAttributeObject {
+	all := attributes()
+	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{"name": all["name"], "node": all["node"]}}
+}
+
 func attributes() map[string]schema.Attribute {
 	text := func(d string) schema.Attribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: d}
@@ -65,15 +72,6 @@ func attributes() map[string]schema.Attribute {
 			Attributes: map[string]schema.Attribute{"id": text("Name of the model.")},
 		},
 	}
-}
-
-// Type is the type of a passed engine.
-func Type() types.ObjectType {
-	m := map[string]attr.Type{}
-	for name, a := range attributes() {
-		m[name] = a.GetType()
-	}
-	return types.ObjectType{AttrTypes: m}
 }
 
 // Decode reads an engine. It accepts unknown values everywhere.
@@ -121,7 +119,7 @@ func DecodeList(list types.List) (refs []Ref, ok bool) {
 
 // FollowList returns the list with the coordinates at which f knows the nodes
 // now, for Read to save.
-func FollowList(f *fleet.Fleet, list types.List) types.List {
+func FollowList(ctx context.Context, f *fleet.Fleet, list types.List) types.List {
 	if list.IsNull() || list.IsUnknown() {
 		return list
 	}
@@ -137,9 +135,9 @@ func FollowList(f *fleet.Fleet, list types.List) types.List {
 			return list
 		}
 		a["node"] = noderef.Follow(f, node)
-		elems = append(elems, types.ObjectValueMust(Type().AttrTypes, a))
+		elems = append(elems, types.ObjectValueMust(obj.AttributeTypes(ctx), a))
 	}
-	return types.ListValueMust(Type(), elems)
+	return types.ListValueMust(list.ElementType(ctx), elems)
 }
 
 // Whole is the validator of lists of passed objects: the framework looks for

@@ -175,7 +175,7 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	m.Prefill, m.Decode = engineref.FollowList(r.fleet, m.Prefill), engineref.FollowList(r.fleet, m.Decode)
+	m.Prefill, m.Decode = engineref.FollowList(ctx, r.fleet, m.Prefill), engineref.FollowList(ctx, r.fleet, m.Decode)
 	p, ok := m.pools()
 	if !ok {
 		return

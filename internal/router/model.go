@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -87,7 +89,7 @@ func decodePair(v attr.Value) pair {
 
 // followPairs returns the pairs with the coordinates at which f knows the nodes
 // now.
-func followPairs(f *fleet.Fleet, list types.List) types.List {
+func followPairs(ctx context.Context, f *fleet.Fleet, list types.List) types.List {
 	if list.IsNull() || list.IsUnknown() {
 		return list
 	}
@@ -103,11 +105,11 @@ func followPairs(f *fleet.Fleet, list types.List) types.List {
 			if !ok {
 				return list
 			}
-			a[name] = engineref.FollowList(f, l)
+			a[name] = engineref.FollowList(ctx, f, l)
 		}
-		elems = append(elems, types.ObjectValueMust(pairType().AttrTypes, a))
+		elems = append(elems, types.ObjectValueMust(obj.AttributeTypes(ctx), a))
 	}
-	return types.ListValueMust(pairType(), elems)
+	return types.ListValueMust(list.ElementType(ctx), elems)
 }
 
 // words writes a word for each node.

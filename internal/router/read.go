@@ -35,7 +35,7 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	importing := m.Listen.IsNull()
-	m.Node, m.Pairs = noderef.Follow(r.fleet, m.Node), followPairs(r.fleet, m.Pairs)
+	m.Node, m.Pairs = noderef.Follow(r.fleet, m.Node), followPairs(ctx, r.fleet, m.Pairs)
 	n := r.fleet.Node(noderef.Decode(m.Node).Coordinates)
 	i, err := openInstaller(ctx, r.fleet, n)
 	gone := false

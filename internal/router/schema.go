@@ -7,7 +7,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
@@ -82,15 +81,8 @@ func pairObject() schema.NestedAttributeObject {
 	return schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 		"name":    schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the pair."},
 		"model":   schema.StringAttribute{Optional: true, MarkdownDescription: "Name under which the pair is served."},
-		"prefill": schema.ListNestedAttribute{Optional: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its prefill engines."},
-		"decode":  schema.ListNestedAttribute{Optional: true, NestedObject: engineref.NestedObject(), MarkdownDescription: "Its decode engines."},
-	}}
-}
-
-func pairType() types.ObjectType {
-	engines := types.ListType{ElemType: engineref.Type()}
-	return types.ObjectType{AttrTypes: map[string]attr.Type{
-		"name": types.StringType, "model": types.StringType, "prefill": engines, "decode": engines,
+		"prefill": schema.ListNestedAttribute{Optional: true, NestedObject: engineref.PlacedObject(), MarkdownDescription: "Its prefill engines."},
+		"decode":  schema.ListNestedAttribute{Optional: true, NestedObject: engineref.PlacedObject(), MarkdownDescription: "Its decode engines."},
 	}}
 }
 
