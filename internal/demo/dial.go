@@ -18,7 +18,7 @@ import (
 // a shell: ssh HOST sudo moaid dial.
 func manage(e plan.Env, host string) *client.Client {
 	return client.New(func(ctx context.Context) (net.Conn, error) {
-		return dialCommand(ctx, "ssh", "-F", e.SSHConfig, host, "--", "sudo", "-n", "/opt/moai/bin/moaid", "dial")
+		return dialCommand(ctx, sshArgv(e, host, "sudo", "-n", "/opt/moai/bin/moaid", "dial")...)
 	})
 }
 

@@ -93,5 +93,11 @@ func inside(e plan.Env, argv ...string) []string {
 
 // ssh runs a command on a host over SSH, as its own user.
 func ssh(ctx context.Context, e plan.Env, host string, stdin io.Reader, words ...string) (string, error) {
-	return command{stdin: stdin, argv: append([]string{"ssh", "-F", e.SSHConfig, host, "--"}, words...)}.run(ctx)
+	return command{stdin: stdin, argv: sshArgv(e, host, words...)}.run(ctx)
+}
+
+// sshArgv enters the lab's network namespace always: outside it the hosts'
+// addresses belong to somebody else.
+func sshArgv(e plan.Env, host string, words ...string) []string {
+	return inside(e, append([]string{"ssh", "-F", e.SSHConfig, host, "--"}, words...)...)
 }
