@@ -15,7 +15,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/importid"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
-	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
 // Default timeouts. Create: another run's lock (2 min), files and start (30 s), the engine's start (60 s) twice over.
@@ -183,12 +182,7 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 		err = i.uninstall(ctx, d, func(s string) { resp.Diagnostics.AddWarning("Engine was not removed completely", s) })
 	}
 	if err != nil {
-		dg := diagnose.Error(subject("remove the engine", n.Coordinates()), err)
-		if ssh.Retryable(err) {
-			dg = diag.NewErrorDiagnostic(dg.Summary(), "The engine stays in the state, because it is still on its node. Make the node reachable and destroy again. "+
-				"If it is gone for ever, take the engine out of the state: terraform state rm <address of this resource>.\n\n"+dg.Detail())
-		}
-		resp.Diagnostics.Append(dg)
+		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove the engine", n.Coordinates()), "The engine", err))
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
-	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
 // Default timeouts. Create: engines that are not ready (20 s each), canaries (a few seconds each). Delete: one question
@@ -61,14 +60,14 @@ func (r *Resource) Configure(_ context.Context, req resource.ConfigureRequest, r
 	r.fleet = f
 }
 
-// diagnostic makes a diagnostic of an error, at the attribute that it belongs to.
-func diagnostic(doing string, err error) diag.Diagnostic {
+// subjectOf says where an error belongs.
+func subjectOf(doing string, err error) diagnose.Subject {
 	s := diagnose.Subject{Doing: doing}
 	var p *placedError
 	if errors.As(err, &p) {
 		s.Coordinates, s.Node, s.At = p.coord, p.at, p.at
 	}
-	return diagnose.Error(s, err)
+	return s
 }
 
 // Create implements resource.Resource.
@@ -132,7 +131,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 	m.settle()
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}
 	if err := c.register(ctx, former, func() { save(*m) }); err != nil {
-		diags.Append(diagnostic(doing, err))
+		diags.Append(diagnose.Error(subjectOf(doing, err), err))
 		return diags
 	}
 	if planned.ValueBool() && !planned.IsUnknown() {
@@ -143,7 +142,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 	f, err := c.verify(ctx)
 	if err != nil {
 		save(*m)
-		diags.Append(diagnostic("verify the pair", err))
+		diags.Append(diagnose.Error(subjectOf("verify the pair", err), err))
 		return diags
 	}
 	m.Verified = types.BoolValue(len(f.wrong) == 0 && len(f.open) == 0)
@@ -193,12 +192,7 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 		}
 	}
 	for _, err := range silent {
-		var pe *placedError
-		s := diagnose.Subject{Doing: "read the pair"}
-		if errors.As(err, &pe) {
-			s.Coordinates, s.Node, s.At = pe.coord, pe.at, pe.at
-		}
-		resp.Diagnostics.Append(diagnose.Warning(s, err, "The last known state is kept: a pair on a machine that cannot be reached is not gone."))
+		resp.Diagnostics.Append(diagnose.Warning(subjectOf("read the pair", err), err, "The last known state is kept: a pair on a machine that cannot be reached is not gone."))
 	}
 	if gone {
 		resp.State.RemoveResource(ctx)
@@ -227,14 +221,8 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 		return
 	}
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}
-	unreachable := false
 	for _, err := range c.remove(ctx, func(s string) { resp.Diagnostics.AddWarning("Pair was not removed everywhere", s) }) {
-		resp.Diagnostics.Append(diagnostic("remove the pair", err))
-		unreachable = unreachable || ssh.Retryable(err)
-	}
-	if unreachable {
-		resp.Diagnostics.AddWarning("Pair stays in the state", "It is still known to a node that could not be reached. Make the node reachable and destroy again. "+
-			"If the node is gone for ever, take the pair out of the state: terraform state rm <address of this resource>.")
+		resp.Diagnostics.Append(diagnose.NotRemoved(subjectOf("remove the pair", err), "The pair", err))
 	}
 }
 

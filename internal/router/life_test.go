@@ -249,6 +249,12 @@ func TestUnreachableIsNotGone(t *testing.T) {
 			PreConfig: func() { l.mi300x.Server.Set(sshtest.Fault{}) },
 			Config:    l.config, PlanOnly: true,
 		},
+		// What is on it stays in the state, and goes once it can be reached.
+		resource.TestStep{
+			PreConfig: func() { l.mi300x.Server.Set(sshtest.Fault{CloseConns: 1 << 20}) },
+			Config:    l.config, Destroy: true, ExpectError: regexp.MustCompile(`(?s)Host unreachable.*router\s+stays\s+in\s+the\s+state`),
+		},
+		resource.TestStep{PreConfig: func() { l.mi300x.Server.Set(sshtest.Fault{}) }, Config: l.config},
 		// Proof of absence: the machine answers, and nothing of the engine is on it.
 		resource.TestStep{
 			PreConfig: func() {

@@ -110,6 +110,9 @@ func TestQuickstart(t *testing.T) {
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: l.Factories(),
 		CheckDestroy: func(*terraform.State) error {
+			if err := l.destroyedInOrder(); err != nil {
+				return err
+			}
 			for i, h := range hosts {
 				if after := h.Files(); !slices.Equal(before[i], after) {
 					return fmt.Errorf("a machine is not as it was:\nbefore %v\nafter  %v", before[i], after)
@@ -145,6 +148,25 @@ func TestQuickstart(t *testing.T) {
 			t.Error("a destroyed router is still trusted")
 		}
 	}
+}
+
+// destroyedInOrder checks that nothing was taken away from under what still used it.
+func (l *lab) destroyedInOrder() error {
+	writes := l.mi300x.Daemon.Writes()
+	last := -1
+	for _, w := range []string{"DELETE /v0/trust/" + trustEntry, "DELETE /v0/pairs/main", "PUT /v0/engines/decode-0/drain", "DELETE /v0/engines/decode-0"} {
+		at := -1
+		for i, have := range writes {
+			if have == w {
+				at = i
+			}
+		}
+		if at <= last {
+			return fmt.Errorf("%s is missing or out of order in %v", w, writes)
+		}
+		last = at
+	}
+	return nil
 }
 
 // inPlace checks what an applied quickstart has left on the machines.

@@ -116,9 +116,7 @@ func (r *Resource) lookTrust(ctx context.Context, m *model) diag.Diagnostics {
 		}
 	}
 	for _, err := range silent {
-		sub := subjectOf("read the router's trust", s.node.Coordinates, err)
-		d := diagnose.Warning(sub, err, keptText)
-		diags.AddAttributeWarning(sub.At, d.Summary(), d.Detail())
+		diags.Append(diagnose.Warning(subjectOf("read the router's trust", s.node.Coordinates, err), err, keptText))
 	}
 	m.Trust = words(found)
 	return diags

@@ -17,7 +17,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/importid"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
-	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
 // Default timeouts. Create: another run's lock (2 min), files (10 s), one question a node, a start (30 s). Delete:
@@ -67,20 +66,14 @@ func (r *Resource) Configure(_ context.Context, req resource.ConfigureRequest, r
 func subjectOf(doing string, own fleet.Coordinates, err error) diagnose.Subject {
 	var peer *peerError
 	if errors.As(err, &peer) {
-		return diagnose.Subject{Doing: doing, Coordinates: peer.coord, Node: path.Root("pairs"), At: path.Root("pairs")}
+		return diagnose.Subject{Doing: doing, Coordinates: peer.coord, Node: peer.at, At: peer.at}
 	}
 	return diagnose.Subject{Doing: doing, Coordinates: own, Node: path.Root("node")}
 }
 
 // diagnostic makes a diagnostic of an error.
 func diagnostic(doing string, own fleet.Coordinates, err error) diag.Diagnostic {
-	s := subjectOf(doing, own, err)
-	d := diagnose.Error(s, err)
-	if len(s.At.Steps()) > 0 {
-		// The pairs' nodes are nested where no single attribute can be blamed.
-		return diag.NewAttributeErrorDiagnostic(s.At, d.Summary(), d.Detail())
-	}
-	return d
+	return diagnose.Error(subjectOf(doing, own, err), err)
 }
 
 // Create implements resource.Resource.
@@ -190,14 +183,9 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	s, _ := m.spec()
 	n := r.fleet.Node(s.node.Coordinates)
 	note := func(text string) { resp.Diagnostics.AddWarning("Router was not removed completely", text) }
-	unreachable := false
 	for _, err := range r.remove(ctx, n, s, note) {
-		resp.Diagnostics.Append(diagnostic("remove the router", n.Coordinates(), err))
-		unreachable = unreachable || ssh.Retryable(err)
-	}
-	if unreachable {
-		resp.Diagnostics.AddWarning("Router stays in the state", "Something of it is still on a node that could not be reached. Make the node reachable and destroy again. "+
-			"If the node is gone for ever, take the router out of the state: terraform state rm <address of this resource>.")
+		d := diagnose.NotRemoved(subjectOf("remove the router", n.Coordinates(), err), "The router", err)
+		resp.Diagnostics.Append(d)
 	}
 }
 

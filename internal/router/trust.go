@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
@@ -13,6 +15,7 @@ import (
 
 // peerError is an error of a node of a pair, not of the router's own.
 type peerError struct {
+	at    path.Path // of the node
 	coord fleet.Coordinates
 	err   error
 }
@@ -23,11 +26,29 @@ func (e *peerError) Error() string { return e.err.Error() }
 // Unwrap implements the protocol of errors.Is.
 func (e *peerError) Unwrap() error { return e.err }
 
-func placed(e engineref.Ref, err error) error {
+func (s spec) placed(e engineref.Ref, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &peerError{e.Node.Coordinates, err}
+	return &peerError{s.at(e.Node.Name), e.Node.Coordinates, err}
+}
+
+// at is the path of the first mention of a node.
+func (s spec) at(node string) path.Path {
+	root := path.Root("pairs")
+	for i, p := range s.pairs {
+		for j, e := range p.prefill {
+			if e.Node.Name == node {
+				return root.AtListIndex(i).AtName("prefill").AtListIndex(j).AtName("node")
+			}
+		}
+		for j, e := range p.decode {
+			if e.Node.Name == node {
+				return root.AtListIndex(i).AtName("decode").AtListIndex(j).AtName("node")
+			}
+		}
+	}
+	return root
 }
 
 // pin makes every node of the pairs trust the router's key, and the nodes that it
@@ -39,10 +60,10 @@ func (i *installer) pin(ctx context.Context, s spec, key string, former []engine
 		stays[e.Node.Name] = true
 		n := i.fleet.Node(e.Node.Coordinates)
 		if err := n.Verify(ctx); err != nil {
-			return placed(e, err)
+			return s.placed(e, err)
 		}
 		if _, err := n.Manage().PutTrust(ctx, want); err != nil {
-			return placed(e, err)
+			return s.placed(e, err)
 		}
 	}
 	for _, e := range former {
@@ -77,7 +98,7 @@ func (i *installer) unpinOne(ctx context.Context, s spec, e engineref.Ref) error
 	n := i.fleet.Node(e.Node.Coordinates)
 	state, err := n.Daemon(ctx)
 	if err != nil {
-		return placed(e, err)
+		return s.placed(e, err)
 	}
 	switch state {
 	case fleet.DaemonAbsent:
@@ -85,10 +106,10 @@ func (i *installer) unpinOne(ctx context.Context, s spec, e engineref.Ref) error
 	case fleet.DaemonRunning:
 	case fleet.DaemonStopped:
 		if err := n.Wake(ctx, resourceName(s.name)); err != nil {
-			return placed(e, err)
+			return s.placed(e, err)
 		}
 	}
-	return placed(e, n.Manage().DeleteTrust(ctx, trustName(s.node.Name, s.name)))
+	return s.placed(e, n.Manage().DeleteTrust(ctx, trustName(s.node.Name, s.name)))
 }
 
 // trusted asks every node of the pairs. silent holds the errors of those that could
@@ -100,7 +121,7 @@ func trusted(ctx context.Context, f *fleet.Fleet, s spec, key string) (found map
 		n := f.Node(e.Node.Coordinates)
 		if err := n.Verify(ctx); err != nil {
 			found[e.Node.Name] = service.Unresponsive
-			silent = append(silent, placed(e, err))
+			silent = append(silent, s.placed(e, err))
 			continue
 		}
 		got, err := n.Manage().GetTrust(ctx, want.Name)
