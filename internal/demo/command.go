@@ -36,7 +36,7 @@ func (e *exitError) Error() string {
 }
 
 func (c command) run(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...) //nolint:gosec // argv is the demo's own
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.env, c.stdin
 	var stdout, all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, &all), &all

@@ -1,36 +1,31 @@
 package demo
 
 import (
-	"bytes"
+	"fmt"
 	"io"
 	"strings"
 )
 
 // condenser passes the CLI's output on, less the bodies of planned resources:
-// what is planned stays as one line a resource. The whole text goes to full.
+// what is planned stays as one line a resource.
 type condenser struct {
-	out, full io.Writer
-	buf       bytes.Buffer
-	inBody    bool
+	out    io.Writer
+	inBody bool
 }
 
-func (c *condenser) Write(b []byte) (int, error) {
-	if _, err := c.full.Write(b); err != nil {
-		return 0, err
+// condense gives a writer whose whole text goes to full and whose condensed
+// lines go to out.
+func condense(out, full io.Writer) io.Writer {
+	c := &condenser{out: out}
+	return io.MultiWriter(full, &lines{line: c.line})
+}
+
+func (c *condenser) line(text string) error {
+	if !c.keep(text) {
+		return nil
 	}
-	c.buf.Write(b)
-	for {
-		line, err := c.buf.ReadString('\n')
-		if err != nil { // half a line: keep it for the next write
-			c.buf.WriteString(line)
-			return len(b), nil
-		}
-		if c.keep(line) {
-			if _, err := io.WriteString(c.out, "          "+line); err != nil {
-				return 0, err
-			}
-		}
-	}
+	_, err := fmt.Fprintf(c.out, "          %s\n", text)
+	return err
 }
 
 // keep decides on one line. A body begins where the CLI announces actions or

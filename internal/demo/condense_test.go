@@ -28,7 +28,7 @@ Warning: something
 func TestCondense(t *testing.T) {
 	for _, step := range []int{1, 7, len(planText)} {
 		var out, full bytes.Buffer
-		c := &condenser{out: &out, full: &full}
+		c := condense(&out, &full)
 		for rest := planText; rest != ""; {
 			n := min(step, len(rest))
 			if _, err := c.Write([]byte(rest[:n])); err != nil {

@@ -79,8 +79,8 @@ func (r *drive) restarted(ctx context.Context, old string) error {
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	last := errors.New("it was not asked yet")
 	for {
+		var last error
 		s, err := r.decode.Status(ctx)
 		switch {
 		case err != nil:

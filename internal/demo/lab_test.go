@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +40,7 @@ func newLabRun(t *testing.T) *labRun {
 		t.Fatal(err)
 	}
 	ws.Name = "labtest"
-	r := &labRun{d: Demo{WS: ws, CLI: cli, N: Narrator{Out: &testWriter{t: t}, Start: time.Now()}}}
+	r := &labRun{d: Demo{WS: ws, CLI: cli, N: Narrator{Out: logTo(t), Start: time.Now()}}}
 	if err := ws.Build(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -66,33 +65,23 @@ func newLabRun(t *testing.T) *labRun {
 	if r.env, err = lab.Env(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r.tf = Terraform{CLI: cli, WS: ws, Prefix: inside(r.env), Out: &testWriter{t: t}}
+	r.tf = Terraform{CLI: cli, WS: ws, Prefix: inside(r.env), Out: logTo(t)}
 	return r
 }
 
-// testWriter logs whole lines.
-type testWriter struct {
-	t   *testing.T
-	buf bytes.Buffer
-}
-
-func (w *testWriter) Write(b []byte) (int, error) {
-	w.buf.Write(b)
-	for {
-		line, err := w.buf.ReadString('\n')
-		if err != nil { // half a line: keep it for the next write
-			w.buf.WriteString(line)
-			return len(b), nil
-		}
-		w.t.Log(strings.TrimRight(line, "\n"))
-	}
+// logTo logs whole lines.
+func logTo(t *testing.T) io.Writer {
+	return &lines{line: func(text string) error {
+		t.Log(text)
+		return nil
+	}}
 }
 
 // demo runs the demo program on this run.
 func (r *labRun) demo(ctx context.Context, t *testing.T, word string) string {
 	t.Helper()
 	out, err := command{
-		dir: r.d.WS.Repo, env: append(os.Environ(), NameVariable+"="+r.d.WS.Name), stdout: &testWriter{t: t}, argv: []string{r.d.WS.Bin("demo"), word},
+		dir: r.d.WS.Repo, env: append(os.Environ(), NameVariable+"="+r.d.WS.Name), stdout: logTo(t), argv: []string{r.d.WS.Bin("demo"), word},
 	}.run(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +338,7 @@ func (r *labRun) frozenHost(t *testing.T) {
 	if !strings.Contains(said, "mi300x-0") {
 		t.Errorf("nothing tells that mi300x-0 did not answer: %s", said)
 	}
-	if !bytes.Contains([]byte(said), []byte("Warning")) && planErr == nil {
+	if !strings.Contains(said, "Warning") && planErr == nil {
 		t.Error("the plan neither warned nor failed")
 	}
 	changes, out, err := r.tf.Plan(ctx)

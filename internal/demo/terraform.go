@@ -36,7 +36,7 @@ func (t Terraform) run(ctx context.Context, args ...string) (string, error) {
 	}
 	var out io.Writer = log
 	if t.Out != nil {
-		out = &condenser{out: t.Out, full: log}
+		out = condense(t.Out, log)
 	}
 	text, err := command{dir: t.dir(), env: CLIEnv(t.WS.CLIConfig()), stdout: out, argv: t.argv(args...)}.run(ctx)
 	return text, errors.Join(err, log.Close())

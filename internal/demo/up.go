@@ -115,7 +115,7 @@ func (d Demo) inNamespace(ctx context.Context, word string) error {
 		return err
 	}
 	argv := inside(env, self, word)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // argv is the demo's own
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = d.WS.Repo
 	cmd.Env = append(os.Environ(), StartVariable+"="+d.N.Start.Format(time.RFC3339Nano))
 	cmd.Stdout, cmd.Stderr = d.N.Out, os.Stderr

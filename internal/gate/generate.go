@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,11 +47,11 @@ func pages(dir string) (map[string]string, error) {
 		if d.IsDir() || filepath.Ext(path) != ".md" {
 			return nil
 		}
-		b, err := os.ReadFile(path)
+		rel, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(dir, path)
+		b, err := fs.ReadFile(os.DirFS(dir), filepath.ToSlash(rel))
 		out[rel] = string(b)
 		return err
 	})

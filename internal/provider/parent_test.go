@@ -15,7 +15,7 @@ const roleEnv = "MOAI_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "cli":
-		child := exec.Command(os.Args[0]) //nolint:noctx // must outlive this process, which is the test
+		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), roleEnv+"=provider")
 		child.Stdout = os.Stdout
 		if err := child.Start(); err != nil {
