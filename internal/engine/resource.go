@@ -117,6 +117,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, began func
 		diags.AddError("Engine cannot be planned", err.Error()+".")
 		return diags
 	}
+	promised := m.Ready // known if nothing of this change restarts the engine
 	m.ID = types.StringValue(ref.Name + "/" + s.Name)
 	m.setPlanned(d)
 	partial := *m
@@ -134,7 +135,12 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, began func
 	}
 	m.Installed = installedObject(healthy)
 	m.Ready = types.BoolValue(out.ready)
-	if !out.ready {
+	switch {
+	case out.ready:
+	case promised.ValueBool():
+		diags.AddAttributeError(path.Root("kind"), "Engine does not serve any more", fmt.Sprintf(
+			"The change is made, and it needed no restart, but %s does not serve: %s. Look at its log lines and apply again.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name))
+	default:
 		diags.AddAttributeWarning(path.Root("kind"), "Engine is not ready yet", fmt.Sprintf(
 			"%s runs, but does not serve yet: %s. Nothing has to be undone: apply again, and it goes on waiting.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name))
 	}
