@@ -18,8 +18,10 @@ func (r repo) examples(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.exec(ctx, ".", cli.Path, "fmt", "-check", "-diff", "-recursive", "examples"); err != nil {
-		return fmt.Errorf("format of examples (run make fmt): %w", err)
+	format := exec.CommandContext(ctx, cli.Path, "fmt", "-check", "-diff", "-recursive", "examples")
+	format.Dir, format.Env = r.root, demo.CLIEnv("")
+	if out, err := format.CombinedOutput(); err != nil {
+		return fmt.Errorf("format of examples (run make fmt): %w\n%s", err, out)
 	}
 	if err := r.ws.Build(ctx); err != nil {
 		return err
