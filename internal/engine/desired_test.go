@@ -186,3 +186,30 @@ func TestAttributePath(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func FuzzParseRecord(f *testing.F) {
+	k, err := engines.Lookup("reference")
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := k.Defaults(engines.Spec{Name: "e", Kind: "reference", Role: engines.RoleBoth, Model: engines.Model{ID: "moai/seeded"}})
+	b, err := configFor(systemd.Owner{Fleet: "prod", Resource: "moai_engine.e", Writer: "w"}, s)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := parseRecord(b)
+		if err != nil {
+			return
+		}
+		again, err := configFor(systemd.Owner{Fleet: r.Fleet, Resource: r.Resource, Writer: r.Writer}, r.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r2, err := parseRecord(again); err != nil || r2.Spec.Name != r.Spec.Name || r2.Fleet != r.Fleet {
+			t.Fatalf("got %+v, %v", r2, err)
+		}
+	})
+}

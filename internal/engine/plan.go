@@ -83,10 +83,17 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 	}
 	// Whatever restarts the engine makes it unready for a while, and whatever was left unfinished is finished.
 	if state != nil && state.Ready.ValueBool() && state.Installed.Equal(plan.Installed) && state.EffectiveArgs.Equal(plan.EffectiveArgs) &&
-		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && state.Staging.Equal(plan.Staging) && state.ID.Equal(plan.ID) {
+		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && sameStaging(*state, *plan) && state.ID.Equal(plan.ID) {
 		plan.Ready = types.BoolValue(true)
 	}
 	return diags
+}
+
+// sameStaging compares amounts: another spelling restarts nothing.
+func sameStaging(a, b model) bool {
+	x, errX := size(a.Staging, "memory")
+	y, errY := size(b.Staging, "memory")
+	return errX == nil && errY == nil && x == y
 }
 
 // checkedSpec reads a known model and reports what its kind cannot do, at the
