@@ -109,6 +109,7 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 	}
 
 	var (
+		silent     *fleet.SilentError
 		sshErr     *ssh.Error
 		profile    *fleet.ProfileError
 		daemon     *api.Error
@@ -119,6 +120,7 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 	switch {
 	case errors.As(err, &profile):
 		summary, fix, at = profileText(profile, s)
+	case errors.As(err, &silent): // by an error of SSH, perhaps, which is then not about the connection
 	case errors.As(err, &sshErr):
 		summary, fix, at = sshText(sshErr, s)
 		label("Step", string(sshErr.Step))

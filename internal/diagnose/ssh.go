@@ -22,6 +22,7 @@ var sshSummaries = []struct {
 	{ssh.ErrConfig, "SSH settings are wrong"},
 	{ssh.ErrSudo, "Cannot become root"},
 	{ssh.ErrDropped, "SSH connection dropped"},
+	{ssh.ErrCommand, "Command on the host failed"},
 	{ssh.ErrOutput, "Too much output from the host"},
 	{ssh.ErrTimeout, "Host did not answer in time"},
 	{ssh.ErrUnreachable, "Host unreachable"},

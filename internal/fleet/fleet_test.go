@@ -135,6 +135,26 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// A daemon that is stopped is no failure of SSH.
+func TestSilentDaemon(t *testing.T) {
+	n, m := testNode(t)
+	m.SetFile("/opt/moai/bin/moaid", sshtest.Entry{Content: []byte("moaid"), Mode: 0o755})
+	_, err := n.Manage().Status(context.Background())
+	var silent *SilentError
+	if !errors.As(err, &silent) || silent.Name != "a" || errors.Is(err, ssh.ErrDropped) {
+		t.Fatalf("Status() error = %v", err)
+	}
+	summary, fix := silent.Explain()
+	if summary != "KV daemon on node a does not answer" || !strings.Contains(fix, "next apply") {
+		t.Errorf("explained as %q, %q", summary, fix)
+	}
+	other, _ := testNode(t)
+	other.fleet.Close()
+	if _, err := other.Manage().Status(context.Background()); err == nil || errors.As(err, &silent) {
+		t.Errorf("without a connection: %v", err)
+	}
+}
+
 func TestSecretsAreMaskedInLogs(t *testing.T) {
 	const secret = "correct horse battery staple"
 	f := New(context.Background(), Settings{Profiles: map[string]Profile{"p": {Become: ssh.Become{Password: secret}, PrivateKey: "-----KEY-----"}}})
@@ -160,6 +180,7 @@ func TestRetryManage(t *testing.T) {
 		{"daemon's own failure", &http.Response{StatusCode: 500}, nil, false},
 		{"stopping", &http.Response{StatusCode: 503}, nil, true},
 		{"dropped", nil, dropped, true},
+		{"daemon not there", nil, &SilentError{Err: &ssh.Error{Class: ssh.ErrCommand}}, true},
 		{"host unreachable", nil, &ssh.Error{Class: ssh.ErrUnreachable}, false},
 		{"wrong key", nil, &ssh.Error{Class: ssh.ErrHostKey}, false},
 		{"profile", nil, &ProfileError{}, false},

@@ -28,6 +28,7 @@ const (
 	stOK      = "ok"
 	stChanged = "changed"
 	stMissing = "missing"
+	stSilent  = "unresponsive" // the machine answers, its daemon does not
 )
 
 // spec is a link in plain Go.

@@ -2,6 +2,7 @@ package kvlink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -15,7 +16,8 @@ import (
 
 const keptText = "The last known state of the link is kept: a daemon that does not answer has forgotten nothing."
 
-// Read implements resource.Resource. The link is gone only when both daemons say so.
+// Read implements resource.Resource. The link is gone only when both daemons say so. A daemon that is stopped is a change in
+// the plan, as for its node, and no warning that would outlive the apply that starts it.
 func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	ctx = r.fleet.Context(ctx)
 	var m model
@@ -36,6 +38,7 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	}
 	importing := m.Verified.IsNull()
 	var found [2]found
+	var silent [2]bool
 	err := func() (err error) {
 		if importing {
 			if s, err = r.recover(ctx, s, &m); err != nil {
@@ -47,7 +50,13 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 			return err
 		}
 		for i := range c.ends {
-			if found[i], err = c.read(ctx, i); err != nil {
+			found[i], err = c.read(ctx, i)
+			var down *fleet.SilentError
+			switch {
+			case err == nil:
+			case !importing && errors.As(err, &down):
+				silent[i] = true
+			default:
 				return err
 			}
 		}
@@ -64,13 +73,16 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	case found[0].none() && found[1].none() && importing:
 		resp.Diagnostics.AddError("Nothing to import", fmt.Sprintf("Neither node has a link %q.", s.name))
 		return
-	case found[0].none() && found[1].none():
+	case found[0].none() && found[1].none() && silent == [2]bool{}:
 		resp.State.RemoveResource(ctx)
 		return
 	}
 	status := map[string]string{}
 	for i, e := range s.ends() {
 		status[e.node.Name] = e.judge(found[i].trust, found[i].link)
+		if silent[i] {
+			status[e.node.Name] = stSilent
+		}
 	}
 	m.setEnds(status)
 	if importing {

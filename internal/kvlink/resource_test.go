@@ -171,10 +171,12 @@ func TestLinkDaemonDownIsNotGone(t *testing.T) {
 				_ = a.OnUnit("stop", "moai-kvd.service") // the fake's stop cannot fail
 				a.SetUnit("moai-kvd.service", func(u *sshtest.Unit) { u.Active = "inactive" })
 			},
-			RefreshState: true, ExpectNonEmptyPlan: true, // the node's service, not the link
-			Check: resource.TestCheckResourceAttr(address, "verified", "true"),
+			RefreshState: true, ExpectNonEmptyPlan: true,
+			Check: resource.ComposeAggregateTestCheckFunc(
+				resource.TestCheckResourceAttr(address, "ends.h100-0", "unresponsive"), resource.TestCheckResourceAttr(address, "ends.mi300x-0", "ok")),
 		},
-		{Config: config, ConfigPlanChecks: action(plancheck.ResourceActionNoop)},
+		{Config: config, ConfigPlanChecks: action(plancheck.ResourceActionUpdate), ConfigStateChecks: []statecheck.StateCheck{ends("ok", "ok")}},
+		{Config: config, PlanOnly: true},
 		// Destroying wakes a daemon that sleeps, so that it forgets.
 		{
 			PreConfig: func() {

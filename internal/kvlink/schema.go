@@ -65,7 +65,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			},
 			"ends": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
-				MarkdownDescription: "What each node's daemon holds of the link, by node: `ok`, `changed` or `missing`. The plan asks for `ok`, so whatever differs shows as a change that apply makes.",
+				MarkdownDescription: "What each node's daemon holds of the link, by node: `ok`, `changed`, `missing` or `unresponsive` (the daemon does not answer). The plan asks for `ok`, so whatever differs shows as a change that apply makes.",
 			},
 		},
 	}

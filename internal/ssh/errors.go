@@ -24,6 +24,8 @@ var (
 	ErrSudo = errors.New("cannot become root")
 	// ErrDropped: the connection ended while a command ran; its outcome is unknown and it is not run again.
 	ErrDropped = errors.New("connection dropped while a command ran")
+	// ErrCommand: a command behind a stream ended by itself with a failure; the connection is fine.
+	ErrCommand = errors.New("command failed")
 	// ErrOutput: a command wrote more than the limit.
 	ErrOutput = errors.New("output too large")
 	// ErrClosed: the pool was closed.

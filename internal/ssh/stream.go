@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"sync"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // stderrKept bounds what is remembered of a stream command's error output.
@@ -14,7 +16,7 @@ const stderrKept = 4 << 10
 
 // DialCommand runs argv and returns its standard input and output as a connection. The context bounds the set-up only.
 // Deadlines work as on any connection. Closing it ends the command. When the command fails by itself, Read returns its
-// exit status and last words in place of io.EOF.
+// exit status and last words in place of io.EOF, as [ErrCommand]; when the connection ended, [ErrDropped].
 //
 // At most three such connections to a target are open at once; further calls wait.
 func (c *Conn) DialCommand(ctx context.Context, argv []string, sudo bool) (net.Conn, error) {
@@ -80,11 +82,15 @@ func (s *stream) run(c *Conn, far net.Conn, errs *tail) {
 	_, _ = io.Copy(far, s.p.stdout)
 	wg.Wait()
 	if err := s.p.session.Wait(); err != nil {
-		text := err.Error()
+		class, text := ErrDropped, err.Error()
+		var exit *ssh.ExitError
+		if errors.As(err, &exit) {
+			class = ErrCommand
+		}
 		if said := errs.String(); said != "" {
 			text = fmt.Sprintf("%s: %s", text, said)
 		}
-		s.err = &Error{Class: ErrDropped, Target: c.target.String(), Step: StepRun, Err: errors.New(c.Redact(text))}
+		s.err = &Error{Class: class, Target: c.target.String(), Step: StepRun, Err: errors.New(c.Redact(text))}
 	}
 	close(s.ended)
 	_ = far.Close()

@@ -128,7 +128,7 @@ func TestDialCommandSaysWhyItEnded(t *testing.T) {
 	}
 	defer func() { _ = nc.Close() }()
 	_, err = nc.Read(make([]byte, 1))
-	if err == nil || !strings.Contains(err.Error(), "manage.sock") || !errors.Is(err, ssh.ErrDropped) {
+	if err == nil || !strings.Contains(err.Error(), "manage.sock") || !errors.Is(err, ssh.ErrCommand) || errors.Is(err, ssh.ErrDropped) {
 		t.Errorf("got %v", err)
 	}
 }
