@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -183,7 +184,10 @@ func (s *Sender) onGrant(now Instant, e PeerGrant) []Effect {
 	if e.Session != s.peer || s.peer == 0 || s.offer == nil {
 		return nil
 	}
-	if e.Rank < 0 || e.Rank >= len(s.ranks) || !valid(e.Ranges, s.o.Bytes) {
+	switch {
+	case len(e.Ranges) > MaxRanges:
+		return []Effect{Violation{e.Session, fmt.Sprintf("GRANT of more than %d ranges", MaxRanges)}}
+	case e.Rank < 0 || e.Rank >= len(s.ranks) || !valid(e.Ranges, s.o.Bytes):
 		return []Effect{Violation{e.Session, "GRANT for a rank or range that the payload does not have"}}
 	}
 	// A grant is contiguous ranges in payload order, so that it is a Set but for
@@ -221,13 +225,17 @@ func (s *Sender) onStored(now Instant, e Stored) ([]Effect, error) {
 			return nil, refuse("bad_request", "stored range [%d, +%d) lies outside the payload of %d bytes", r.Offset, r.Length, s.o.Bytes)
 		}
 	}
-	before := s.ranks[e.Rank].stored.Bytes()
+	before := s.ranks[e.Rank].stored
+	after := before
 	for _, r := range e.Ranges {
-		s.ranks[e.Rank].stored = s.ranks[e.Rank].stored.Add(r)
+		if after = after.Add(r); len(after) > MaxRanges {
+			return nil, refuse("bad_request", "what is stored would be in more than %d pieces", MaxRanges)
+		}
 	}
-	if s.ranks[e.Rank].stored.Bytes() == before {
+	if after.Bytes() == before.Bytes() {
 		return nil, nil
 	}
+	s.ranks[e.Rank].stored = after
 	if s.state == Sending {
 		s.renew(now)
 	}
@@ -253,7 +261,10 @@ func (s *Sender) onDown(now Instant, e PeerDown) []Effect {
 
 func (s *Sender) onSent(now Instant, e ChunkSent) []Effect {
 	s.inflight--
-	if e.Failed || e.Session != s.peer {
+	if e.Session != s.peer {
+		return s.pump(now, nil) // it filled the window of the session that is there now
+	}
+	if e.Failed {
 		return nil
 	}
 	s.sent += e.Length

@@ -63,7 +63,7 @@ func (s *Sender) after(now Instant, ev Event) ([]Effect, error) {
 			return out, refuse("bad_request", "the engine has no rank %d", e.Rank)
 		}
 		for _, r := range e.Ranges {
-			if r.Length > 0 && r.Offset >= 0 && r.Offset <= s.o.Bytes-r.Length {
+			if r.Length > 0 && r.Offset >= 0 && r.Offset <= s.o.Bytes-r.Length && len(s.ranks[e.Rank].stored) < MaxRanges {
 				s.ranks[e.Rank].stored = s.ranks[e.Rank].stored.Add(r)
 			}
 		}

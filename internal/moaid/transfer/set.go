@@ -6,6 +6,12 @@ import "github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 // touch. The operations leave their arguments alone.
 type Set []kvcache.Range
 
+// MaxRanges bounds the ranges of a GRANT, and the pieces of what a rank has
+// stored: the work for each chunk grows with them, and it is done where all
+// transfers are. A payload's geometry needs a few, a session that returns some
+// dozens.
+const MaxRanges = 4096
+
 func end(r kvcache.Range) int64 { return r.Offset + r.Length }
 
 // SetOf gives the union of rs, which may be in any order.
