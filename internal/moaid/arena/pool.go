@@ -94,21 +94,27 @@ func (l *Lease) Hold() bool {
 }
 
 // Drop ends a Hold.
-func (l *Lease) Drop() { l.settle(func() { l.refs-- }) }
+func (l *Lease) Drop() { l.settle(false, func() { l.refs-- }) }
 
 // Release gives the pages back: at once if nothing holds them, else from
 // quarantine when the last Drop comes. Repeating it does nothing.
-func (l *Lease) Release() {
-	l.settle(func() {
-		if !l.released {
-			l.released = true
-			l.pool.held -= l.count
-			l.pool.quar += l.count
-		}
-	})
+func (l *Lease) Release() { l.settle(false, l.release) }
+
+// Undo gives back pages that nobody has used yet, and does not call freed: who
+// could not get all that it needs, and tries again when told that pages became
+// free, must not be told so by what it gave back itself.
+func (l *Lease) Undo() { l.settle(true, l.release) }
+
+// release moves the pages to quarantine. The caller holds the pool's lock.
+func (l *Lease) release() {
+	if !l.released {
+		l.released = true
+		l.pool.held -= l.count
+		l.pool.quar += l.count
+	}
 }
 
-func (l *Lease) settle(change func()) {
+func (l *Lease) settle(quiet bool, change func()) {
 	p := l.pool
 	p.mu.Lock()
 	change()
@@ -123,7 +129,7 @@ func (l *Lease) settle(change func()) {
 		}
 	}
 	p.mu.Unlock()
-	if free && p.freed != nil {
+	if free && !quiet && p.freed != nil {
 		p.freed()
 	}
 	if done != nil {

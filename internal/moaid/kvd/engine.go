@@ -104,7 +104,7 @@ func (e *engine) lease(n int64) ([]*arena.Lease, bool) {
 		}
 		if !ok || extents > maxExtents {
 			for _, l := range out {
-				l.Release()
+				l.Undo()
 			}
 			return nil, false
 		}

@@ -256,11 +256,14 @@ func (d *Daemon) leaseFor(t *receiving) {
 		return
 	}
 	got := make([][]piece, e.ranks())
-	count := 0
+	count := len(t.want) + len(t.pieces)/e.ranks() // ranges of the verdict
+	for _, p := range t.pieces {
+		count += len(p.lease.Extents())
+	}
 	giveUp := func() {
 		for _, ps := range got {
 			for _, p := range ps {
-				p.lease.Release()
+				p.lease.Undo()
 			}
 		}
 	}
