@@ -27,8 +27,8 @@ var rateUnits = []unit{
 	{"KiB/s", 8 << 10}, {"kB/s", 8e3}, {"kbit/s", 1e3}, {"B/s", 8}, {"bit/s", 1},
 }
 
-// maxDigits bounds each side of the decimal point.
-const maxDigits = 18
+// maxDigits bounds each side of the decimal point; every int64 has at most as many.
+const maxDigits = 19
 
 // ParseSize gives the bytes of a size such as "256MiB", "1.5GiB" or "32GB".
 // The amount must be a whole number of bytes.
