@@ -124,6 +124,26 @@ func (h *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return nil, h.unexpected("read-file", name, res)
 }
 
+// List returns the names of a directory's entries, none when the host proved that nothing is there. What is no directory is
+// [ErrConflict].
+func (h *Host) List(ctx context.Context, name string) ([]string, error) {
+	if err := checkPath(name); err != nil {
+		return nil, err
+	}
+	res, err := h.call(ctx, "list-dir", name, nil, name)
+	if err != nil {
+		return nil, err
+	}
+	if word(res) == "gone" {
+		return nil, nil
+	}
+	entries, ok := strings.CutPrefix(string(res.Stdout), "dir\n")
+	if !ok {
+		return nil, h.unexpected("list-dir", name, res)
+	}
+	return strings.FieldsFunc(entries, func(r rune) bool { return r == '\n' }), nil
+}
+
 // MakeDir makes a directory, and its parents with mode 0755, and sets its mode and owner.
 func (h *Host) MakeDir(ctx context.Context, name string, mode uint32, owner, group string) error {
 	if err := checkPath(name); err != nil {

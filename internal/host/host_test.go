@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -243,7 +244,7 @@ func TestCannotAskIsNotGone(t *testing.T) {
 		"inspect":     func() error { _, _, err := h.Inspect(t.Context(), []string{"/x"}, nil); return err },
 		"read-file":   func() error { _, err := h.ReadMarker(t.Context()); return err },
 		"remove":      func() error { _, err := h.RemoveFile(t.Context(), "/x"); return err },
-		"remove-user": func() error { _, err := h.RemoveUser(t.Context(), "moai"); return err },
+		"remove-user": func() error { _, err := h.RemoveUser(t.Context(), "moai", false); return err },
 		"unit":        func() error { return h.Stop(t.Context(), "x.service") },
 	} {
 		m.FailNext(verb, sshtest.Reply{Exit: 74, Stderr: "moai: cannot look: Input/output error\n"})
@@ -287,11 +288,11 @@ func TestMarker(t *testing.T) {
 	if got, err := h.ReadMarker(t.Context()); err != nil || got != nil {
 		t.Fatalf("%+v %v", got, err)
 	}
-	want := host.Marker{Fleet: "prod", Resource: "moai_node.a", Writer: "x", MoaidSHA256: "00"}
+	want := host.Marker{Fleet: "prod", Resource: "moai_node.a", Writer: "x", MoaidSHA256: "00", Created: []host.Account{host.UserAccount("moai")}}
 	if err := h.WriteMarker(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.ReadMarker(t.Context()); err != nil || *got != want {
+	if got, err := h.ReadMarker(t.Context()); err != nil || !reflect.DeepEqual(*got, want) {
 		t.Fatalf("%+v %v", got, err)
 	}
 	m.SetFile(host.MarkerPath, sshtest.Entry{Content: []byte("{")})

@@ -111,11 +111,11 @@ func TestLabService(t *testing.T) {
 			e0 := h.DisableNow(ctx, unit)
 			e2 := h.DaemonReload(ctx)
 			_, e3 := h.RemoveTree(ctx, dir)
-			_, e4 := h.RemoveUser(ctx, "moai-hosttest")
+			_, e4 := h.RemoveUser(ctx, "moai-hosttest", false)
 			if err := errors.Join(e0, e1, e2, e3, e4); err != nil {
 				t.Error(err)
 			}
-			if r, err := h.RemoveUser(ctx, "moai-hosttest"); err != nil || r != host.Gone {
+			if r, err := h.RemoveUser(ctx, "moai-hosttest", false); err != nil || r != host.Gone {
 				t.Errorf("user is %v %v", r, err)
 			}
 			if r, err := h.RemoveGroup(ctx, "moai-hosttest"); err != nil || r != host.Gone {

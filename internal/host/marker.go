@@ -14,6 +14,8 @@ type Marker struct {
 	Resource    string `json:"resource"`
 	Writer      string `json:"writer"`
 	MoaidSHA256 string `json:"moaid_sha256"`
+	// Created are the users and groups that were not there before: only these go with the node.
+	Created []Account `json:"created,omitempty"`
 }
 
 // ReadMarker returns the host's marker, or nil when the host provably has none.

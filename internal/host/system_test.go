@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,10 @@ func TestUsers(t *testing.T) {
 			t.Fatalf("EnsureUser: %v %v, want %v", changed, err, want)
 		}
 	}
+	missing, err := h.Missing(t.Context(), host.UserAccount("moai-engine"), host.UserAccount("moai"), host.GroupAccount("moai"))
+	if err != nil || !slices.Equal(missing, []host.Account{"user:moai"}) {
+		t.Errorf("Missing: %v %v", missing, err)
+	}
 	u.Group = "other"
 	if _, err := h.EnsureUser(t.Context(), u); !errors.Is(err, host.ErrConflict) {
 		t.Errorf("another group: %v", err)
@@ -29,13 +34,45 @@ func TestUsers(t *testing.T) {
 		t.Error("a bad name was accepted")
 	}
 	for _, want := range []host.Removal{host.Removed, host.Gone} {
-		if r, err := h.RemoveUser(t.Context(), "moai-engine"); err != nil || r != want {
+		if r, err := h.RemoveUser(t.Context(), "moai-engine", false); err != nil || r != want {
 			t.Errorf("RemoveUser: %v %v, want %v", r, err, want)
 		}
 	}
 	if r, err := h.RemoveGroup(t.Context(), "moai"); err != nil || r != host.Removed {
 		t.Errorf("RemoveGroup: %v %v", r, err)
 	}
+}
+
+// A group that was there before does not go with a user of its name.
+func TestRemoveUserKeepsGroup(t *testing.T) {
+	m := sshtest.NewMachine(t)
+	h := host.New(connect(t, m.Serve()), host.Options{})
+	m.SetUser("moai", "moai")
+	if r, err := h.RemoveUser(t.Context(), "moai", true); err != nil || r != host.Removed {
+		t.Errorf("RemoveUser: %v %v", r, err)
+	}
+	if missing, err := h.Missing(t.Context(), host.GroupAccount("moai")); err != nil || len(missing) != 0 {
+		t.Errorf("Missing: %v %v", missing, err)
+	}
+}
+
+func TestList(t *testing.T) {
+	beds(t, host.Options{}, func(t *testing.T, b *bed) {
+		if names, err := b.h.List(t.Context(), b.dir+"/no"); err != nil || names != nil {
+			t.Errorf("of nothing: %v %v", names, err)
+		}
+		for _, n := range []string{"l/b b", "l/.a"} {
+			if _, err := b.h.PutFile(t.Context(), b.file(n, "x", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if names, err := b.h.List(t.Context(), b.dir+"/l"); err != nil || !slices.Equal(names, []string{".a", "b b"}) {
+			t.Errorf("List: %q %v", names, err)
+		}
+		if _, err := b.h.List(t.Context(), b.dir+"/l/.a"); !errors.Is(err, host.ErrConflict) {
+			t.Errorf("of a file: %v", err)
+		}
+	})
 }
 
 func TestUnits(t *testing.T) {

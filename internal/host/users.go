@@ -45,15 +45,57 @@ func (h *Host) EnsureUser(ctx context.Context, u User) (changed bool, err error)
 	return true, h.done("ensure-user", u.Name, res, nil)
 }
 
-// RemoveUser removes a user; its home is left alone.
-func (h *Host) RemoveUser(ctx context.Context, name string) (Removal, error) {
-	res, err := h.call(ctx, "remove-user", name, nil, "user", name)
+// Account names a user or a group of a host.
+type Account string
+
+// UserAccount is the account of a user.
+func UserAccount(name string) Account { return Account("user:" + name) }
+
+// GroupAccount is the account of a group.
+func GroupAccount(name string) Account { return Account("group:" + name) }
+
+// Missing returns those of the accounts that the host provably does not have.
+func (h *Host) Missing(ctx context.Context, accounts ...Account) ([]Account, error) {
+	args := make([]string, len(accounts))
+	for i, a := range accounts {
+		args[i] = string(a)
+	}
+	subject := strings.Join(args, " ")
+	res, err := h.call(ctx, "accounts", subject, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	said := strings.Fields(string(res.Stdout))
+	if len(said) != len(accounts) {
+		return nil, h.unexpected("accounts", subject, res)
+	}
+	var missing []Account
+	for i, w := range said {
+		switch w {
+		case "there":
+		case "gone":
+			missing = append(missing, accounts[i])
+		default:
+			return nil, h.unexpected("accounts", subject, res)
+		}
+	}
+	return missing, nil
+}
+
+// RemoveUser removes a user; its home is left alone. Its primary group of the same name goes with it, where the host does
+// so and nobody else is in it, unless keepGroup.
+func (h *Host) RemoveUser(ctx context.Context, name string, keepGroup bool) (Removal, error) {
+	keep := "-"
+	if keepGroup {
+		keep = "keep"
+	}
+	res, err := h.call(ctx, "remove-user", name, nil, "user", name, keep)
 	return h.removal("remove-user", name, res, err)
 }
 
 // RemoveGroup removes a group.
 func (h *Host) RemoveGroup(ctx context.Context, name string) (Removal, error) {
-	res, err := h.call(ctx, "remove-user", name, nil, "group", name)
+	res, err := h.call(ctx, "remove-user", name, nil, "group", name, "-")
 	return h.removal("remove-user", name, res, err)
 }
 

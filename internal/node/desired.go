@@ -37,6 +37,15 @@ func users() []host.User {
 	}
 }
 
+// accounts are what users() need: all that may have to be made, and removed again.
+func accounts() []host.Account {
+	out := []host.Account{host.GroupAccount(groupMoai)}
+	for _, u := range users() {
+		out = append(out, host.UserAccount(u.Name))
+	}
+	return out
+}
+
 // owner names a node's resource in markers, unit files and locks.
 func owner(fleetName, name string) systemd.Owner {
 	return systemd.Owner{Fleet: fleetName, Resource: resourceName(name), Writer: "terraform-provider-moai"}

@@ -27,6 +27,7 @@ type installer struct {
 	host    *host.Host
 	payload *payload.Source
 	name    string
+	fresh   bool // nothing is in the state: what is there without a marker is somebody else's
 }
 
 // openInstaller reaches the machine and makes sure that it is the expected one.
@@ -39,42 +40,6 @@ func openInstaller(ctx context.Context, f *fleet.Fleet, n *fleet.Node, p *payloa
 }
 
 func (i *installer) lockOwner() string { return i.fleet.Writer(resourceName(i.name)) }
-
-// claim refuses a machine that belongs to somebody else. It only reads.
-func (i *installer) claim(ctx context.Context) error {
-	m, err := i.host.ReadMarker(ctx)
-	if err != nil {
-		return err
-	}
-	if markerStatus(m, i.fleet.Name(), i.name) == stForeign {
-		return &foreignError{host: i.host.String(), marker: *m, fleet: i.fleet.Name(), coords: i.node.Coordinates()}
-	}
-	return nil
-}
-
-// foreignError says that a machine belongs to another fleet or resource.
-type foreignError struct {
-	host   string
-	marker host.Marker
-	fleet  string
-	coords fleet.Coordinates
-}
-
-// Error implements error.
-func (e *foreignError) Error() string {
-	return fmt.Sprintf("%s: %s says that this machine belongs to fleet %q, resource %s", e.host, host.MarkerPath, e.marker.Fleet, e.marker.Resource)
-}
-
-// Explain implements diagnose.Explained.
-func (e *foreignError) Explain() (summary, fix string) {
-	if e.marker.Fleet != e.fleet {
-		return "Machine belongs to another fleet", fmt.Sprintf("A machine belongs to one fleet. Destroy its moai_node in fleet %q first. Nothing was changed", e.marker.Fleet)
-	}
-	name := strings.TrimPrefix(e.marker.Resource, "moai_node.")
-	return "Machine belongs to another resource", fmt.Sprintf(
-		"If both mean the same machine, call this node %q and import it: terraform import <address> 'name=%s,host=%s,port=%d,profile=%s'. Nothing was changed",
-		name, name, e.coords.Host, max(e.coords.Port, 1), e.coords.Profile)
-}
 
 // observe looks at everything that belongs to the node. daemon tells whether to ask the daemon too.
 func (i *installer) observe(ctx context.Context) (observed, error) {
@@ -130,7 +95,11 @@ func (i *installer) converge(ctx context.Context, bin payload.Binary, d desired,
 		return nil, err
 	}
 	own := owner(i.fleet.Name(), i.name)
-	marker := host.Marker{Fleet: own.Fleet, Resource: own.Resource, Writer: own.Writer, MoaidSHA256: bin.SHA256}
+	created, err := i.creates(ctx, before.marker)
+	if err != nil {
+		return nil, err
+	}
+	marker := host.Marker{Fleet: own.Fleet, Resource: own.Resource, Writer: own.Writer, MoaidSHA256: bin.SHA256, Created: created}
 	restart := before.binary.SHA256 != bin.SHA256 || before.judge(own.Fleet, i.name, d).needsRestart()
 	// The marker comes before anything else, so that whatever happens next, what is there has an owner. While a change is
 	// under way it has no hash: a run that ends between writing a file and restarting the daemon leaves a trace.
@@ -158,6 +127,20 @@ func (i *installer) converge(ctx context.Context, bin payload.Binary, d desired,
 		return nil, err
 	}
 	return running, i.host.WriteMarker(ctx, marker)
+}
+
+// creates are the users and groups that are made for the node, by this run or by earlier ones.
+func (i *installer) creates(ctx context.Context, m *host.Marker) ([]host.Account, error) {
+	missing, err := i.host.Missing(ctx, accounts()...)
+	if err != nil {
+		return nil, err
+	}
+	created := missing
+	if m != nil {
+		created = append(created, m.Created...)
+	}
+	slices.Sort(created)
+	return slices.Compact(created), nil
 }
 
 // putFiles writes binary, configuration and unit, as far as they differ.
@@ -247,80 +230,4 @@ func (e *notReadyError) Unwrap() error { return e.err }
 // Explain implements diagnose.Explained.
 func (e *notReadyError) Explain() (summary, fix string) {
 	return "KV daemon does not come up", "moaid is installed and " + unitName + " was started, but it does not answer. Look at its last words, correct the cause and apply again"
-}
-
-// uninstall leaves the machine as it was. It works from every partial state. note receives what a person should know.
-func (i *installer) uninstall(ctx context.Context, note func(string)) error {
-	o, err := i.observe(ctx)
-	if err != nil {
-		return err
-	}
-	if markerStatus(o.marker, i.fleet.Name(), i.name) == stForeign {
-		note(fmt.Sprintf("%s belongs to fleet %q, resource %s, by now. Nothing on it was touched.", i.host, o.marker.Fleet, o.marker.Resource))
-		return nil
-	}
-	return i.host.WithLock(ctx, i.lockOwner(), func(ctx context.Context, _ *host.Lock) error {
-		if err := i.noTenants(ctx); err != nil {
-			return err
-		}
-		return i.remove(ctx)
-	})
-}
-
-// noTenants refuses to pull the daemon from under engines and routers that are still installed.
-func (i *installer) noTenants(ctx context.Context) error {
-	for _, dir := range tenants {
-		files, _, err := i.host.Inspect(ctx, []string{dir}, nil)
-		if err != nil {
-			return err
-		}
-		if !files[0].Exists() {
-			continue
-		}
-		kept, err := i.host.RemoveDir(ctx, dir)
-		if err != nil {
-			return err
-		}
-		if kept == host.Kept {
-			return &tenantsError{host: i.host.String(), dir: dir}
-		}
-	}
-	return nil
-}
-
-type tenantsError struct{ host, dir string }
-
-// Error implements error.
-func (e *tenantsError) Error() string { return fmt.Sprintf("%s: %s is not empty", e.host, e.dir) }
-
-// Explain implements diagnose.Explained.
-func (e *tenantsError) Explain() (summary, fix string) {
-	return "Machine still has engines or routers", "Destroy them first. If their state was lost, import them and destroy them, or stop their units and remove their files from " + e.dir + " by hand"
-}
-
-func (i *installer) remove(ctx context.Context) error {
-	if err := i.host.DisableNow(ctx, unitName); err != nil {
-		return err
-	}
-	if _, err := i.host.RemoveFile(ctx, unitPath); err != nil {
-		return err
-	}
-	if err := i.host.DaemonReload(ctx); err != nil {
-		return err
-	}
-	_ = i.host.ResetFailed(ctx, unitName) // a unit that is gone has nothing to forget
-	for _, u := range slices.Backward(users()) {
-		if _, err := i.host.RemoveUser(ctx, u.Name); err != nil {
-			return err
-		}
-	}
-	if _, err := i.host.RemoveGroup(ctx, groupMoai); err != nil {
-		return err
-	}
-	for _, t := range trees {
-		if _, err := i.host.RemoveTree(ctx, t); err != nil {
-			return err
-		}
-	}
-	return nil
 }

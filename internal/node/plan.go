@@ -78,6 +78,7 @@ func (r *Resource) probe(ctx context.Context, n *fleet.Node, plan model, resp *r
 	if err == nil {
 		var h *installer
 		if h, err = openInstaller(asked, r.fleet, n, r.payload); err == nil {
+			h.fresh = true
 			err = h.claim(asked)
 		}
 	}

@@ -34,6 +34,12 @@ func TestNodeRefusals(t *testing.T) {
 		{name: "foreign resource", setUp: func(h *acctest.Host) {
 			h.SetFile("/etc/moai/owner.json", sshtest.Entry{Content: []byte(`{"fleet":"test","resource":"moai_node.x","writer":"w","moaid_sha256":""}`)})
 		}, want: `(?s)another resource.*terraform import.*name=x,host=`},
+		{name: "somebody else's folder", setUp: func(h *acctest.Host) {
+			h.SetFile("/opt/moai/bin/moaid", sshtest.Entry{Content: []byte("of a package"), Mode: 0o755})
+		}, want: `(?s)something else in /opt/moai.*Move /opt/moai away`},
+		{name: "somebody else's unit", setUp: func(h *acctest.Host) {
+			h.SetFile("/etc/systemd/system/moai-kvd.service", sshtest.Entry{Content: []byte("[Service]\nExecStart=/bin/true\n")})
+		}, want: `(?s)not ours.*moai-kvd\.service`},
 		{name: "no systemd", setUp: func(h *acctest.Host) {
 			h.SetProbe(map[string]sshtest.ProbeSection{"init": {Text: "openrc\n"}, "systemd": {Exit: 127}})
 		}, want: `(?s)systemd does not run this machine`},

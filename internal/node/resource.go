@@ -98,7 +98,7 @@ func (r *Resource) Create(ctx context.Context, req resource.CreateRequest, resp 
 	done := m // what a finished node looks like
 	m.MoaidVersion, m.PublicKey, m.Installed, m.Ready = types.StringNull(), types.StringNull(), types.ObjectNull(installedType.AttrTypes), types.BoolValue(false)
 	m.settle()
-	err = r.install(ctx, n, f.Arch, &done, func() {
+	err = r.install(ctx, n, f.Arch, true, &done, func() {
 		// From here on there is something to clean up, so the state has to know, whatever comes.
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	})
@@ -110,11 +110,12 @@ func (r *Resource) Create(ctx context.Context, req resource.CreateRequest, resp 
 }
 
 // install brings the machine to what it shall be and writes what came of it into m.
-func (r *Resource) install(ctx context.Context, n *fleet.Node, arch string, m *model, claimed func()) error {
+func (r *Resource) install(ctx context.Context, n *fleet.Node, arch string, fresh bool, m *model, claimed func()) error {
 	i, err := openInstaller(ctx, r.fleet, n, r.payload)
 	if err != nil {
 		return err
 	}
+	i.fresh = fresh
 	running, version, err := i.install(ctx, arch, claimed)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (r *Resource) Update(ctx context.Context, req resource.UpdateRequest, resp 
 		}
 		m.setFacts(f)
 	}
-	if err := r.install(ctx, n, m.Arch.ValueString(), &m, func() {}); err != nil {
+	if err := r.install(ctx, n, m.Arch.ValueString(), false, &m, func() {}); err != nil {
 		resp.Diagnostics.Append(diagnose.Error(subject("bring moaid up to date", n.Coordinates()), err))
 		return
 	}

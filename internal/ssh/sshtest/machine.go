@@ -149,6 +149,20 @@ func (m *Machine) User(name string) (group string, ok bool) {
 	return group, ok
 }
 
+// SetUser makes a user with a primary group, as somebody else would.
+func (m *Machine) SetUser(name, group string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users[name], m.groups[group] = group, true
+}
+
+// Group reports whether there is a group.
+func (m *Machine) Group(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.groups[name]
+}
+
 // SetProgram gives the machine a program. name is a path, or a base name that stands for any path.
 func (m *Machine) SetProgram(name string, p Program) {
 	m.mu.Lock()
@@ -171,7 +185,7 @@ func (m *Machine) Calls() []Call {
 }
 
 // reads are the verbs that change nothing.
-var reads = []string{"become", "inspect", "read-file", "probe", "journal", "lock"}
+var reads = []string{"become", "inspect", "read-file", "probe", "journal", "lock", "accounts", "list-dir"}
 
 // Writes are the calls so far that may change something.
 func (m *Machine) Writes() []Call {

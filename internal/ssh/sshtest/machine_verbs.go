@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ type call struct {
 var verbs = map[string]func(*call) int{
 	"inspect": (*call).inspect, "put-file": (*call).putFile, "set-attr": (*call).setAttr, "read-file": (*call).readFile,
 	"make-dir": (*call).makeDir, "remove": (*call).remove, "ensure-user": (*call).ensureUser, "remove-user": (*call).removeUser,
-	"unit": (*call).unit, "journal": (*call).journal, "lock": (*call).lock, "probe": (*call).probe,
+	"unit": (*call).unit, "journal": (*call).journal, "lock": (*call).lock, "probe": (*call).probe, "accounts": (*call).accounts, "list-dir": (*call).listDir,
 }
 
 func (c *call) say(format string, a ...any) int {
@@ -169,6 +170,25 @@ func (c *call) readFile() int {
 	return 0
 }
 
+func (c *call) listDir() int {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	e, ok := c.m.files[c.args[0]]
+	switch {
+	case !ok:
+		return c.say("gone")
+	case !e.Dir:
+		return c.die(65, "%s is not a directory", c.args[0])
+	}
+	c.say("dir")
+	for _, p := range slices.Sorted(maps.Keys(c.m.files)) {
+		if path.Dir(p) == c.args[0] {
+			c.say("%s", path.Base(p))
+		}
+	}
+	return 0
+}
+
 func (c *call) makeDir() int {
 	mode, err := strconv.ParseUint(c.args[1], 8, 32)
 	if err != nil {
@@ -219,62 +239,6 @@ func (c *call) remove() int {
 		return Unmatched
 	}
 	return c.say("done")
-}
-
-func (c *call) ensureUser() int {
-	name, group := c.args[0], c.args[1]
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	have, ok := c.m.users[name]
-	switch {
-	case ok && have != group:
-		return c.die(65, "user %s exists with primary group %s, not %s", name, have, group)
-	case ok:
-		return c.say("kept")
-	case c.fenced():
-		return c.lostLock()
-	}
-	c.m.groups[group] = true
-	c.m.users[name] = group
-	return c.say("done")
-}
-
-func (c *call) removeUser() int {
-	kind, name := c.args[0], c.args[1]
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	_, ok := c.m.users[name]
-	if kind == "group" {
-		ok = c.m.groups[name]
-	}
-	switch {
-	case !ok:
-		return c.say("gone")
-	case c.fenced():
-		return c.lostLock()
-	case kind == "group":
-		for _, g := range c.m.users {
-			if g == name {
-				return c.die(70, "cannot remove group %s", name)
-			}
-		}
-		delete(c.m.groups, name)
-		return c.say("done")
-	}
-	group := c.m.users[name]
-	delete(c.m.users, name)
-	if group == name && !slices.ContainsFunc(c.otherGroups(), func(g string) bool { return g == name }) {
-		delete(c.m.groups, name)
-	}
-	return c.say("done")
-}
-
-func (c *call) otherGroups() []string {
-	var out []string
-	for _, g := range c.m.users {
-		out = append(out, g)
-	}
-	return out
 }
 
 func (c *call) journal() int {
