@@ -44,6 +44,8 @@ type exchange struct {
 	tried   route.Tried
 	params  []byte // kv_transfer_params from prefill, nil without
 
+	release func() // of the body's memory, nil before it was read
+
 	rec record
 }
 
@@ -60,6 +62,11 @@ func (g *Gateway) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	x.rec = record{start: time.Now(), id: x.id, rid: x.rid, path: r.URL.Path, route: routeNone, stage: stageRead}
 	ctx := r.Context()
 	defer g.finish(ctx, &x.rec)
+	defer func() {
+		if x.release != nil {
+			x.release()
+		}
+	}()
 	w.Header().Set("X-Request-Id", x.rid)
 	if err := x.serve(ctx); err != nil {
 		x.fail(err)

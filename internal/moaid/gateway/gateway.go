@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/config"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/sdnotify"
 )
 
@@ -47,6 +48,7 @@ type Gateway struct {
 	cfg      *config.RouterConfig
 	timeouts config.Timeouts
 	fleet    *fleet
+	bodies   *intake.Budget
 	metrics  *metrics
 	log      *slog.Logger
 	notify   *sdnotify.Notifier
@@ -67,7 +69,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: o.Config, timeouts: o.Config.Timeouts.WithDefaults(), fleet: f, metrics: newMetrics(f),
+		cfg: o.Config, timeouts: o.Config.Timeouts.WithDefaults(), fleet: f, bodies: intake.NewBudget(maxBodies), metrics: newMetrics(f),
 		log: o.Log, notify: o.Notify, poll: o.Poll, started: time.Now(),
 	}
 	if g.log == nil {

@@ -1,18 +1,26 @@
 package gateway
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
 )
 
 // maxBody bounds a request's body, and an engine's answer that is no stream, in
 // bytes. Daemons forward no more.
 const maxBody = 64 << 20
+
+// maxBodies bounds the bodies of all requests together, in bytes. They are kept
+// until their answer, since another engine may have to be asked.
+const maxBodies = 1 << 30
+
+// bodyPatience is how many times the client's patience a whole body may take.
+const bodyPatience = 10
 
 // readBody reads the request's body to its end. Only then does net/http notice
 // that a client leaves (golang/go#23262), and a body that is passed on while it
@@ -24,41 +32,49 @@ func (x *exchange) readBody() ([]byte, error) {
 		return nil, tooLong
 	}
 	rc := http.NewResponseController(x.w)
-	var b bytes.Buffer
-	if n := x.r.ContentLength; n > 0 {
-		// A client that only announces much gets little.
-		b.Grow(int(min(n, 1<<20)) + bytes.MinRead)
-	}
-	_, err := b.ReadFrom(&patient{r: http.MaxBytesReader(x.w, x.r.Body, maxBody), rc: rc, patience: time.Duration(x.g.timeouts.Client)})
+	patience := time.Duration(x.g.timeouts.Client)
+	b, release, err := x.g.bodies.Read(&patient{r: http.MaxBytesReader(x.w, x.r.Body, maxBody), rc: rc, patience: patience,
+		last: time.Now().Add(bodyPatience * patience)}, x.r.ContentLength)
 	var mbe *http.MaxBytesError
 	switch {
 	case errors.As(err, &mbe):
 		x.rec.reason = tooLong.code
 		return nil, tooLong
+	case errors.Is(err, intake.ErrFull):
+		x.rec.reason = "overloaded"
+		x.w.Header().Set("Retry-After", "1")
+		return nil, &failure{http.StatusServiceUnavailable, err.Error(), kindRouter, "", "overloaded"}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		x.rec.reason = "body_timeout"
 		return nil, &failure{http.StatusRequestTimeout, "the body did not arrive in time", kindRequest, "", "body_timeout"}
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errClientGone, err)
 	}
+	x.release = release
 	if err := rc.SetReadDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
 
-// patient is a reader that fails when nothing comes for a time.
+// patient is a reader that fails when nothing comes for a time, or when all of it
+// takes too long: a client could send a byte now and then for ever.
 type patient struct {
 	r        io.Reader
 	rc       *http.ResponseController
 	patience time.Duration
+	last     time.Time // by which all must be there
 	armed    time.Time
 }
 
 func (p *patient) Read(b []byte) (int, error) {
 	if now := time.Now(); now.Sub(p.armed) > p.patience/8 {
 		p.armed = now
-		if err := p.rc.SetReadDeadline(now.Add(p.patience)); err != nil {
+		by := now.Add(p.patience)
+		if by.After(p.last) {
+			by = p.last
+		}
+		if err := p.rc.SetReadDeadline(by); err != nil {
 			return 0, err
 		}
 	}

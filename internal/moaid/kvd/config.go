@@ -87,6 +87,7 @@ const (
 	maxTransfers   = 4096     // live or remembered, of one engine and direction
 	maxEarly       = 4096     // claims and cancellations of ids that are not here yet
 	maxBody        = 64 << 20 // of forwarded requests, in bytes
+	maxBodies      = 1 << 30  // of all forwarded requests together, in bytes
 	maxManageBody  = 1 << 20
 	maxForwards    = 4096    // requests being forwarded or held
 	maxExtents     = 1200    // of one answer on the engine socket: must fit its packet

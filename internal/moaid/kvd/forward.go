@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
@@ -81,19 +83,21 @@ type target struct {
 // forwardTo sends a request to an engine's socket, after its KV has come. The
 // body is read to its end first: only then does the server notice that a client
 // leaves, and only then can nothing of it be left in a cut stream.
-func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, path string) {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	body, err := readBody(w, r)
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			apiError(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is longer than %d bytes", maxBody), "")
-			return
-		}
-		apiError(w, http.StatusBadRequest, "bad_request", "read the body: "+err.Error(), "")
+//
+// prefix is what comes before the engine's own path.
+func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, prefix string) {
+	if r.Method == http.MethodConnect {
+		apiError(w, http.StatusMethodNotAllowed, "bad_request", "CONNECT is not forwarded", "")
 		return
 	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	body, release, err := d.bodies.Read(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
+	if err != nil {
+		refuseBody(w, err)
+		return
+	}
+	defer release()
 	id := strings.ToLower(r.Header.Get(headerTransfer))
 	fw := &forward{cancel}
 	if !d.forwards.add(id, fw) {
@@ -103,7 +107,11 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, path st
 	defer d.forwards.remove(id, fw)
 	tg, aerr := d.route(ctx, name, id, r.Header.Get(headerSource))
 	if aerr != nil {
-		d.metrics.forwarded.WithLabelValues(metricName(name), aerr.Code).Inc()
+		known := name
+		if aerr.Code == "unknown_engine" {
+			known = "" // names that clients invent must not make the metrics grow
+		}
+		d.metrics.forwarded.WithLabelValues(known, aerr.Code).Inc()
 		writeError(w, statusOf(aerr.Code), aerr)
 		return
 	}
@@ -114,20 +122,33 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, path st
 			return
 		}
 	}
-	d.relay(ctx, w, r, name, path, tg.socket, body)
+	d.relay(ctx, w, r, name, prefix, tg.socket, body)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	defer func() { _ = r.Body.Close() }()
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-}
-
-// metricName keeps names that clients invent out of the metrics.
-func metricName(name string) string {
-	if validName(name) {
-		return name
+// engineURL is what a request's URL is for the engine: what follows prefix, as
+// it was written. Decoding it first would make other paths of escaped ones.
+func engineURL(r *http.Request, prefix string) (*url.URL, error) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix)
+	if !ok {
+		return nil, fmt.Errorf("the path does not begin with %s", prefix)
 	}
-	return "invalid"
+	path, err := url.PathUnescape(rest)
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "http", Host: "engine", Path: "/" + path, RawPath: "/" + rest, RawQuery: r.URL.RawQuery}, nil
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		apiError(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is longer than %d bytes", maxBody), "")
+	case errors.Is(err, intake.ErrFull):
+		apiError(w, http.StatusServiceUnavailable, "too_many", err.Error(), "")
+	default:
+		apiError(w, http.StatusBadRequest, "bad_request", "read the body: "+err.Error(), "")
+	}
 }
 
 // route finds the engine and, for a request that names a transfer and its
@@ -247,13 +268,15 @@ func dropHop(h http.Header) {
 // relay sends a request from memory and streams the answer, each piece at once.
 // An answer that breaks off breaks the client's connection too: it must not look
 // complete.
-func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Request, name, path, socket string, body []byte) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, "http://engine/"+strings.TrimPrefix(path, "/"), bytes.NewReader(body))
+func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Request, name, prefix, socket string, body []byte) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, "http://engine/", bytes.NewReader(body))
+	if err == nil {
+		req.URL, err = engineURL(r, prefix)
+	}
 	if err != nil {
 		apiError(w, http.StatusBadRequest, "bad_request", err.Error(), "")
 		return
 	}
-	req.URL.RawQuery = r.URL.RawQuery
 	req.Header = r.Header.Clone()
 	dropHop(req.Header)
 	req.Header.Del("Expect")
@@ -274,7 +297,13 @@ func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	defer func() { _ = resp.Body.Close() }()
 	d.metrics.forwarded.WithLabelValues(name, strconv.Itoa(resp.StatusCode)).Inc()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		apiError(w, http.StatusBadGateway, "engine_unreachable", fmt.Sprintf("engine %s switches protocols, which nobody asked for", name), "")
+		return
+	}
 	dropHop(resp.Header)
+	resp.Header.Del(headerHold) // the daemon's to say
+	resp.Header.Del(headerVerdict)
 	for k, vs := range resp.Header {
 		w.Header()[k] = vs
 	}

@@ -28,7 +28,8 @@ func (d *Daemon) gatewayHandler() http.Handler {
 		writeJSON(w, http.StatusOK, list)
 	})
 	mux.HandleFunc("/engines/{name}/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		d.forwardTo(w, r, r.PathValue("name"), r.PathValue("path"))
+		name := r.PathValue("name")
+		d.forwardTo(w, r, name, "/engines/"+name+"/")
 	})
 	mux.HandleFunc("DELETE /transfers/{id}", func(w http.ResponseWriter, r *http.Request) {
 		d.cancelRequest(w, r, "the client has left")

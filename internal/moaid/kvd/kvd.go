@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvd/store"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
@@ -39,6 +40,7 @@ type Daemon struct {
 	pins     atomic.Pointer[[]pin]
 	announce atomic.Pointer[[]wire.Engine]
 	forwards forwards
+	bodies   *intake.Budget
 	landings landings
 
 	roomMu   sync.Mutex
@@ -98,7 +100,7 @@ func New(o Options) (*Daemon, error) {
 		engines: map[string]*engine{}, pairs: map[string]api.Pair{}, links: map[string]api.Link{},
 		peers: map[string]*peerSession{}, sessions: map[transfer.Session]*peerSession{}, byTransport: map[transport.Session]*peerSession{},
 		sends: map[wire.ID]*sending{}, recvs: map[wire.ID]*receiving{}, early: map[wire.ID]early{}, cancelled: map[wire.ID]tombstone{},
-		ready: map[string]bool{},
+		ready: map[string]bool{}, bodies: intake.NewBudget(maxBodies),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

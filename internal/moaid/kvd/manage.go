@@ -32,7 +32,8 @@ func (d *Daemon) manageHandler() http.Handler {
 	mux.HandleFunc("DELETE /v0/engines/{name}", d.deleteEngine)
 	mux.HandleFunc("PUT /v0/engines/{name}/drain", d.putDrain)
 	mux.HandleFunc("/v0/engines/{name}/http/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		d.forwardTo(w, r, r.PathValue("name"), r.PathValue("path"))
+		name := r.PathValue("name")
+		d.forwardTo(w, r, name, "/v0/engines/"+name+"/http/")
 	})
 	mux.HandleFunc("GET /v0/pairs/{name}", d.getPair)
 	mux.HandleFunc("PUT /v0/pairs/{name}", d.putPair)
