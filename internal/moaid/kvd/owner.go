@@ -3,6 +3,7 @@ package kvd
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
@@ -59,18 +60,30 @@ func (o *owner) post(f func()) bool {
 	}
 }
 
-// call runs f on the owner and waits for it.
+// call runs f on the owner and waits for it. With an error f was not run, and
+// will not be: what it would have begun, nobody would end.
 func (o *owner) call(ctx context.Context, f func()) error {
 	ran := make(chan struct{})
-	if !o.post(func() { f(); close(ran) }) {
+	var taken atomic.Bool // by the owner, which runs f, or by us, who gave up
+	if !o.post(func() {
+		if taken.CompareAndSwap(false, true) {
+			f()
+			close(ran)
+		}
+	}) {
 		return errStopping
 	}
+	err := errStopping
 	select {
 	case <-ran:
 		return nil
 	case <-o.done:
-		return errStopping
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	if taken.CompareAndSwap(false, true) {
+		return err
+	}
+	<-ran
+	return nil
 }

@@ -29,7 +29,9 @@ func Check(uid, pid, wantUID int, unit string) error {
 
 // InUnit reports whether the text of /proc/PID/cgroup names a cgroup of the unit
 // or below it. Only systemd's own hierarchy counts: the unified one, or
-// name=systemd of version 1.
+// name=systemd of version 1. The unit must be the system manager's own: below
+// another unit (a user's manager, a delegated cgroup) names are the choice of
+// whoever runs there.
 func InUnit(cgroup, unit string) bool {
 	for line := range strings.Lines(cgroup) {
 		hierarchy, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -40,11 +42,25 @@ func InUnit(cgroup, unit string) bool {
 		if !ok || (controllers != "name=systemd" && (hierarchy != "0" || controllers != "")) {
 			continue
 		}
-		for part := range strings.SplitSeq(path, "/") {
-			if part == unit {
-				return true
-			}
+		if managed(path) == unit {
+			return true
 		}
 	}
 	return false
+}
+
+// managed gives the unit of the system manager in whose cgroup path lies: what
+// comes first after the slices. Before them may be where a container's system
+// begins.
+func managed(path string) string {
+	inSlice := false
+	for part := range strings.SplitSeq(path, "/") {
+		switch {
+		case strings.HasSuffix(part, ".slice"):
+			inSlice = true
+		case inSlice, strings.HasSuffix(part, ".service"), strings.HasSuffix(part, ".scope"):
+			return part
+		}
+	}
+	return ""
 }
