@@ -3,6 +3,8 @@ package host_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,6 +87,32 @@ func TestLockIsTakenOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestLateAnswersLeaveNothing: a beat or a release that reaches the host after the lock is gone leaves no guard behind.
+func TestLateAnswersLeaveNothing(t *testing.T) {
+	if _, err := exec.LookPath("flock"); err != nil {
+		t.Skip("this machine has no flock")
+	}
+	var text string
+	for _, f := range []string{"prelude.sh", "lock.sh"} {
+		b, err := os.ReadFile(filepath.Join("scripts", f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b)
+	}
+	dir := t.TempDir()
+	lock := filepath.Join(dir, "lock")
+	for _, verb := range []string{"beat", "release"} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", text, "moai", "late", lock, verb, filepath.Join(dir, "fence"), "", "60").CombinedOutput()
+		if err != nil || string(out) != "lost\n" {
+			t.Fatalf("%s: %v %s", verb, err, out)
+		}
+		if left, err := filepath.Glob(lock + "*"); err != nil || len(left) != 0 {
+			t.Errorf("%s left %v", verb, left)
+		}
+	}
 }
 
 func TestLockBeats(t *testing.T) {

@@ -8,6 +8,8 @@ while :; do
 	flock -w 10 9 || die 75 "the lock file is busy"
 	[ "$(stat -L -c %d:%i /proc/self/fd/9)" = "$(stat -c %d:%i -- "$lock.guard" 2>/dev/null)" ] && break
 done
+# Where no lock is left, the guard goes too: an answer that came late would leave it for ever.
+trap '[ -f "$lock" ] || rm -f -- "$lock.guard"' EXIT
 held=
 [ -f "$lock" ] && held=$(sed -n 1p -- "$lock")
 case $verb in
@@ -43,7 +45,7 @@ beat)
 	;;
 release)
 	[ "$held" = "$token" ] || { echo lost; exit 0; }
-	rm -f -- "$lock" "$lock.guard" || die 74 "cannot remove $lock"
+	rm -f -- "$lock" || die 74 "cannot remove $lock"
 	echo done
 	;;
 *) die 64 "unknown verb $verb" ;;
