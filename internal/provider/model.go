@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -88,7 +89,8 @@ func profile(v attr.Value, env func(string) string) fleet.Profile {
 			p.Unknown = append(p.Unknown, "become")
 		} else {
 			p.Become.Method = u.text("become.method", b.Attributes()["method"])
-			p.Become.Password = ssh.Secret(u.text("become.password", b.Attributes()["password"]))
+			// A password read from a file ends with a line break that is not part of it.
+			p.Become.Password = ssh.Secret(strings.TrimRight(u.text("become.password", b.Attributes()["password"]), "\r\n"))
 		}
 	}
 	list, ok := a["bastions"].(types.List)

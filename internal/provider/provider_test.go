@@ -112,7 +112,7 @@ func TestSettings(t *testing.T) {
 		"keyed":  profileObject(map[string]attr.Value{"private_key": types.StringNull()}),
 		"hopped": profileObject(map[string]attr.Value{"bastions": types.ListValueMust(bastionType, []attr.Value{hop})}),
 		"sudo": profileObject(map[string]attr.Value{"become": types.ObjectValueMust(becomeType.AttrTypes,
-			map[string]attr.Value{"method": types.StringValue("sudo"), "password": types.StringValue("PW")})}),
+			map[string]attr.Value{"method": types.StringValue("sudo"), "password": types.StringValue("PW\n")})}),
 		"later": profileObject(map[string]attr.Value{"private_key": types.StringUnknown()}),
 		"none":  types.ObjectUnknown(profileType.AttrTypes),
 	})

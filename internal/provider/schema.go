@@ -78,7 +78,8 @@ func profileAttributes() map[string]schema.Attribute {
 					Required: true, MarkdownDescription: "`sudo` or `none`.",
 					Validators: []validator.String{stringvalidator.OneOf(ssh.BecomeSudo, ssh.BecomeNone)},
 				},
-				"password": schema.StringAttribute{Optional: true, Sensitive: true, MarkdownDescription: "Password for `sudo`. It is sent over standard input only."},
+				"password": schema.StringAttribute{Optional: true, Sensitive: true, MarkdownDescription: "Password for `sudo`, one line. It is sent over standard input only.",
+					Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},
 			},
 		},
 	}

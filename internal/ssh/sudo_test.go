@@ -120,6 +120,19 @@ func TestDialCommandHTTP(t *testing.T) {
 	}
 }
 
+// A password of two lines would answer sudo with the first and hand the second to the command as its input.
+func TestPasswordOfTwoLinesIsRefused(t *testing.T) {
+	s := machine(t, nil)
+	for _, pw := range []ssh.Secret{"secret\n", "sec\nret", "secret\r\n", "sec\x00ret"} {
+		target := s.Target()
+		target.Become = ssh.Become{Method: ssh.BecomeSudo, Password: pw}
+		err := target.Validate()
+		if !errors.Is(err, ssh.ErrConfig) || !strings.Contains(err.Error(), "one line") || strings.Contains(err.Error(), "sec") {
+			t.Errorf("Validate() of %q = %v", pw.Reveal(), err)
+		}
+	}
+}
+
 func TestDialCommandSaysWhyItEnded(t *testing.T) {
 	s := machine(t, nil)
 	nc, err := conn(t, s.Target()).DialCommand(t.Context(), []string{"/opt/moai/bin/moaid", "dial"}, true)

@@ -3,6 +3,7 @@ package ssh
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -186,6 +187,9 @@ func (t Target) Validate() error {
 	case BecomeAuto, BecomeNone, BecomeSudo:
 	default:
 		return bad("become.method", `Use "sudo" or "none"`, fmt.Errorf("become method %q is unknown", t.Become.Method))
+	}
+	if strings.ContainsAny(t.Become.Password.Reveal(), "\r\n\x00") {
+		return bad("become.password", "Give the password alone, as with trimspace(…)", errors.New("the password is more than one line, and the rest would become a command's input"))
 	}
 	if _, err := parsePrivateKey(t.PrivateKey); err != nil {
 		return bad(t.at("private_key"), "", err)
