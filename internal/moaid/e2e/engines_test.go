@@ -46,7 +46,7 @@ func startEngine(t testing.TB, node *rig.Node, cfg refengine.Config) *engine {
 	e := &engine{t: t, name: cfg.Name}
 	if node != nil {
 		e.node = node.Name
-		cfg.Node, cfg.DaemonSocket, cfg.HTTPSocket = node.Name, node.EngineSocket(), node.HTTPSocket(cfg.Name)
+		cfg.DaemonSocket, cfg.HTTPSocket = node.EngineSocket(), node.HTTPSocket(cfg.Name) // the node's name comes from the daemon
 	} else {
 		dir, err := os.MkdirTemp("", "moai-e2e-")
 		if err != nil {

@@ -121,7 +121,9 @@ func TestFailedTransfers(t *testing.T) {
 		p.quiet(t)
 	})
 	t.Run("fail", func(t *testing.T) {
-		p := seededPair(t, quick(), func(_, d *refengine.Config) { d.FailTransfers = true })
+		o := quick()
+		o.OnFailure = "fail"
+		p := seededPair(t, o, nil)
 		if _, err := p.d.complete(t.Context(), prompt, osl, p.remote(rig.ID(8))); err == nil || !strings.Contains(err.Error(), "500") {
 			t.Errorf("the request ended with %v, want status 500", err)
 		}

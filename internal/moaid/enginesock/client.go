@@ -55,7 +55,15 @@ type session struct {
 	wake     chan struct{} // tells the writer that the queue has grown
 	lease    time.Duration
 	instance string
+	told     Registration
 	lastErr  error
+}
+
+// Registration is what the daemon says in its answer to hello of what the engine
+// was registered with.
+type Registration struct {
+	Node              string // name of the node; "" before the first session, or with a daemon that does not say it
+	OnTransferFailure string // recompute, fail, or "" if the registration leaves it to the engine
 }
 
 const (
@@ -147,6 +155,7 @@ func (s *session) open(ctx context.Context) error {
 	}
 	restarted := s.instance != "" && s.instance != ok.Instance
 	s.instance = ok.Instance
+	s.told = Registration{Node: ok.Node, OnTransferFailure: ok.OnTransferFailure}
 	s.mu.Unlock()
 	if s.hooks.open != nil {
 		if err := s.hooks.open(ctx, ok, restarted); err != nil {
@@ -311,6 +320,12 @@ func (s *session) instanceNow() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.instance
+}
+
+func (s *session) registration() Registration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
 }
 
 func (s *session) connected() bool {

@@ -24,6 +24,9 @@ type OK struct {
 	MaxWaiting  int    `json:"max_waiting,omitempty"` // hello: early requests that the engine should hold at most
 	Instance    string `json:"instance,omitempty"`    // hello: of the daemon; another one has forgotten all transfers
 
+	Node              string `json:"node,omitempty"`                // hello: name of the daemon's node, as decode requests carry it
+	OnTransferFailure string `json:"on_transfer_failure,omitempty"` // hello: as registered, recompute or fail; absent if not said
+
 	Arena string `json:"arena,omitempty"` // arena, adopt
 	Bytes int64  `json:"bytes,omitempty"` // arena, adopt
 

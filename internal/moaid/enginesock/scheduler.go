@@ -64,6 +64,9 @@ func (c *SchedulerClient) Run(ctx context.Context) { c.s.run(ctx) }
 // State is nil while the session is up.
 func (c *SchedulerClient) State() error { return c.s.state() }
 
+// Registration is what the daemon said last of the engine's registration.
+func (c *SchedulerClient) Registration() Registration { return c.s.registration() }
+
 // Reserve asks for pages. An id is reserved once.
 func (c *SchedulerClient) Reserve(id string, tokens int, target *Endpoint) {
 	c.mu.Lock()

@@ -79,23 +79,24 @@ func (c Config) Level() slog.Level {
 
 // Limits of the daemon, each with its reason.
 const (
-	maxEngines     = 64       // each has sessions, arenas and a prober
-	maxLinks       = 256      // each has connections
-	maxTrust       = 1024     // looked at in every handshake
-	maxPairs       = 1024     // looked at for every claim
-	maxSessions    = 512      // of engines: 64 ranks and a scheduler, eight engines
-	maxTransfers   = 4096     // live or remembered, of one engine and direction
-	maxEarly       = 4096     // claims and cancellations of ids that are not here yet
-	maxBody        = 64 << 20 // of forwarded requests, in bytes
-	maxBodies      = 1 << 30  // of all forwarded requests together, in bytes
-	maxManageBody  = 1 << 20
-	maxForwards    = 4096    // requests being forwarded or held
-	maxExtents     = 1200    // of one answer on the engine socket: must fit its packet
-	sendWindow     = 8       // chunks of one transfer that are queued to the streams
-	defaultIngest  = 1 << 30 // bytes in flight to an engine, if its registration says nothing
-	minShare       = 1 << 20 // bytes in flight that one transfer may have, however small the budget
-	maxWaiting     = 4       // requests that an engine should hold early
-	statusInterval = 1       // seconds between STATUS lines to systemd
+	maxEngines      = 64       // each has sessions, arenas and a prober
+	maxLinks        = 256      // each has connections
+	maxTrust        = 1024     // looked at in every handshake
+	maxPairs        = 1024     // looked at for every claim
+	maxSessions     = 512      // of engines: 64 ranks and a scheduler, eight engines
+	maxUserSessions = 384      // of one user's processes
+	maxTransfers    = 4096     // live or remembered, of one engine and direction
+	maxEarly        = 4096     // claims and cancellations of ids that are not here yet
+	maxBody         = 64 << 20 // of forwarded requests, in bytes
+	maxBodies       = 1 << 30  // of all forwarded requests together, in bytes
+	maxManageBody   = 1 << 20
+	maxForwards     = 4096    // requests being forwarded or held
+	maxExtents      = 1200    // of one answer on the engine socket: must fit its packet
+	sendWindow      = 8       // chunks of one transfer that are queued to the streams
+	defaultIngest   = 1 << 30 // bytes in flight to an engine, if its registration says nothing
+	minShare        = 1 << 20 // bytes in flight that one transfer may have, however small the budget
+	maxWaiting      = 4       // requests that an engine should hold early
+	statusInterval  = 1       // seconds between STATUS lines to systemd
 )
 
 // Options are what tests change.

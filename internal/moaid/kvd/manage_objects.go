@@ -218,19 +218,22 @@ func (d *Daemon) putEngine(w http.ResponseWriter, r *http.Request) {
 	d.answerEngine(r.Context(), w, e.Name)
 }
 
-// register makes an engine known, or follows a change. What its sessions were
-// admitted by closes them: they come back and are asked again.
+// register makes an engine known, or follows a change. A change of what its
+// sessions were admitted by, or told, closes them: they come back.
 func (d *Daemon) register(reg api.Engine) {
 	e := d.engines[reg.Name]
 	if e != nil && reflect.DeepEqual(e.reg, reg) {
 		return
 	}
+	draining := false
 	if e != nil && e.reg.Fingerprint.Hash() != reg.Fingerprint.Hash() {
+		draining = e.draining
 		d.dismiss(e, "the engine was registered anew with another fingerprint")
 		e = nil
 	}
 	if e == nil {
 		e = newEngine(reg)
+		e.draining = draining
 		d.engines[reg.Name] = e
 		d.startProbe(e)
 		d.changed()
@@ -239,7 +242,7 @@ func (d *Daemon) register(reg api.Engine) {
 	old := e.reg
 	e.reg = reg
 	e.budget.SetLimit(ingestLimit(reg))
-	if old.UID != reg.UID || old.Unit != reg.Unit {
+	if old.UID != reg.UID || old.Unit != reg.Unit || old.OnTransferFailure != reg.OnTransferFailure {
 		for _, s := range append(slices.Clone(e.workers), e.sched) {
 			if s != nil {
 				s.close()

@@ -100,6 +100,7 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 		d.newGeneration(e, h.Generation)
 	}
 	s.engine, s.kind, s.rank, s.helloD = e, h.Session, h.Rank, true
+	s.known.Store(true)
 	s.log = s.log.With("engine", e.reg.Name, "session", h.Session, "rank", h.Rank)
 	old := e.sched
 	if h.Session == enginesock.Worker {
@@ -116,7 +117,8 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 		e.missing = 0
 	}
 	s.log.Info("engine session opened", "generation", h.Generation)
-	s.send(&enginesock.OK{Seq: h.Seq, LeaseMillis: d.lease.Milliseconds(), MaxWaiting: maxWaiting, Instance: d.instance.String()}, nil)
+	s.send(&enginesock.OK{Seq: h.Seq, LeaseMillis: d.lease.Milliseconds(), MaxWaiting: maxWaiting, Instance: d.instance.String(),
+		Node: d.cfg.Node, OnTransferFailure: e.reg.OnTransferFailure}, nil)
 	if h.Session == enginesock.Scheduler {
 		for _, r := range e.outbox {
 			s.send(r, nil)

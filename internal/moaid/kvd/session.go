@@ -3,18 +3,23 @@ package kvd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
 )
 
-// sessionQueue bounds packets that wait for a client to read.
-const sessionQueue = 4096
+// sessionQueue bounds packets that wait for a client to read: what an engine's
+// transfers can have to say while its scheduler is away, and as much again.
+const sessionQueue = 4 * maxTransfers
 
 // session is a connection to the engine socket. Its reader posts requests to the
 // owner; its writer sends what the owner queued. Fields below the line belong to
@@ -23,14 +28,18 @@ type session struct {
 	conn  *enginesock.Conn
 	peer  enginesock.PeerCred
 	log   *slog.Logger
-	out   chan packet
+	out   outbox
 	close func() // idempotent; ends reader and writer
 
 	engine *engine // after hello
 	kind   enginesock.SessionKind
 	rank   int
 	helloD bool
+
+	known atomic.Bool // hello was accepted; for the reader
 }
+
+var errNoHello = errors.New("no hello was accepted within a lease")
 
 type packet struct {
 	reply enginesock.Reply
@@ -39,12 +48,39 @@ type packet struct {
 
 // send queues a packet; a client that does not read loses its session.
 func (s *session) send(r enginesock.Reply, file *os.File) {
-	select {
-	case s.out <- packet{r, file}:
-	default:
+	if !s.out.push(packet{r, file}) {
 		s.log.Warn("engine session closed: the client does not read its packets")
 		s.close()
 	}
+}
+
+// outbox is what waits to be written. It takes memory only for what is there.
+type outbox struct {
+	wake chan struct{} // holds a token while there may be something
+	mu   sync.Mutex
+	list []packet
+}
+
+func (o *outbox) push(p packet) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.list) >= sessionQueue {
+		return false
+	}
+	o.list = append(o.list, p)
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (o *outbox) take() []packet {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.list
+	o.list = nil
+	return list
 }
 
 func (s *session) ok(seq int64) { s.send(&enginesock.OK{Seq: seq}, nil) }
@@ -55,46 +91,74 @@ func (s *session) refuse(seq int64, code enginesock.Code, retry bool, why string
 
 // serveEngines accepts sessions until the listener closes.
 func (d *Daemon) serveEngines(ctx context.Context, l *net.UnixListener) error {
-	slots := make(chan struct{}, maxSessions)
+	slots := &sessionSlots{users: map[int]int{}}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
 		c, err := l.AcceptUnix()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case transport.IsTemporary(err):
+			d.log.Warn("cannot accept an engine's connection, trying again", "error", err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
 			}
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				continue
-			}
-			return err
-		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			d.metrics.authRejections.WithLabelValues("engine_sessions_full").Inc()
-			_ = c.Close()
 			continue
+		default:
+			return fmt.Errorf("accept engines: %w", err)
 		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			d.serveSession(ctx, enginesock.NewConn(c))
-		})
+		wg.Go(func() { d.serveSession(ctx, enginesock.NewConn(c), slots) })
+	}
+}
+
+// sessionSlots bounds sessions, of all users and of each: the socket is open to
+// every user of the host, and one must not shut out the others' engines.
+type sessionSlots struct {
+	mu    sync.Mutex
+	all   int
+	users map[int]int
+}
+
+func (s *sessionSlots) enter(uid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxSessions || s.users[uid] >= maxUserSessions {
+		return false
+	}
+	s.all++
+	s.users[uid]++
+	return true
+}
+
+func (s *sessionSlots) leave(uid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.users[uid]--; s.users[uid] == 0 {
+		delete(s.users, uid)
 	}
 }
 
 // serveSession reads requests until the client leaves or is silent for a lease.
-func (d *Daemon) serveSession(ctx context.Context, conn *enginesock.Conn) {
+func (d *Daemon) serveSession(ctx context.Context, conn *enginesock.Conn, slots *sessionSlots) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &session{conn: conn, log: d.log, out: make(chan packet, sessionQueue), close: cancel}
-	var err error
-	if s.peer, err = conn.Peer(); err != nil {
+	peer, err := conn.Peer()
+	if err != nil {
 		d.log.Warn("engine session refused", "error", err)
 		_ = conn.Close()
 		return
 	}
+	if !slots.enter(peer.UID) {
+		d.metrics.authRejections.WithLabelValues("engine_sessions_full").Inc()
+		_ = conn.Close()
+		return
+	}
+	defer slots.leave(peer.UID)
+	s := &session{conn: conn, peer: peer, log: d.log, out: outbox{wake: make(chan struct{}, 1)}, close: cancel}
 	s.log = d.log.With("pid", s.peer.PID, "uid", s.peer.UID)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -112,8 +176,13 @@ func (d *Daemon) serveSession(ctx context.Context, conn *enginesock.Conn) {
 
 func (d *Daemon) readSession(ctx context.Context, s *session) error {
 	last := int64(0)
+	began := time.Now()
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(d.lease)); err != nil {
+		now := time.Now()
+		if !s.known.Load() && now.Sub(began) >= d.lease {
+			return errNoHello
+		}
+		if err := s.conn.SetReadDeadline(now.Add(d.lease)); err != nil {
 			return err
 		}
 		select {
@@ -142,8 +211,10 @@ func (d *Daemon) readSession(ctx context.Context, s *session) error {
 			continue
 		}
 		last = req.SeqNumber()
-		if _, ok := req.(*enginesock.Adopt); !ok {
-			closeFile(file) // nobody asked for it
+		if _, ok := req.(*enginesock.Adopt); !ok || !arena.Sealed(file) {
+			// Nobody asked for it, or it is no arena. It is closed here: closing a
+			// descriptor of the client's choice may block.
+			closeFile(file)
 			file = nil
 		}
 		if !d.own.post(func() { d.onRequest(s, req, file) }) {
@@ -155,22 +226,15 @@ func (d *Daemon) readSession(ctx context.Context, s *session) error {
 
 // write sends packets until ctx ends, and then what was queued before.
 func (s *session) write(ctx context.Context) {
-	for {
+	for ended := false; !ended; {
 		select {
-		case p := <-s.out:
+		case <-s.out.wake:
+		case <-ctx.Done():
+			ended = true
+		}
+		for _, p := range s.out.take() {
 			if !s.writeOne(p) {
 				return
-			}
-		case <-ctx.Done():
-			for {
-				select {
-				case p := <-s.out:
-					if !s.writeOne(p) {
-						return
-					}
-				default:
-					return
-				}
 			}
 		}
 	}

@@ -23,7 +23,7 @@ const (
 // Config is an engine's configuration.
 type Config struct {
 	Name             string // registered with the daemon
-	Node             string // name of this host, as other engines' requests carry it
+	Node             string // name of this host, if the daemon does not say it
 	Role             Role
 	Model            string // preset of refmodel
 	Seed             uint64 // of the weights
@@ -34,7 +34,7 @@ type Config struct {
 	MaxSeqs          int
 	HTTPSocket       string        // path
 	DaemonSocket     string        // path; "" for an engine without a connector
-	FailTransfers    bool          // a failed transfer fails its request
+	FailTransfers    bool          // a failed transfer fails its request, unless the registration says otherwise
 	TransferWait     time.Duration // how long a request waits for KV, beyond the daemon's own deadlines
 	DownWait         time.Duration // how long a request waits for a daemon that is not there
 }

@@ -25,7 +25,7 @@ func engineFlags(args []string) (refengine.Config, time.Duration, error) {
 	c := refengine.Default()
 	f := flag.NewFlagSet("moaid-lab engine", flag.ContinueOnError)
 	f.StringVar(&c.Name, "name", "", "`name` of the engine, as registered with the KV daemon")
-	f.StringVar(&c.Node, "node", "", "`name` of this host, which decode requests carry")
+	f.StringVar(&c.Node, "node", "", "`name` of this host, if the KV daemon does not say it")
 	role := f.String("role", string(c.Role), "prefill, decode or both")
 	f.StringVar(&c.Model, "model", c.Model, "one of "+strings.Join(refmodel.Names(), ", "))
 	f.Uint64Var(&c.Seed, "weights-seed", c.Seed, "seed of the weights")
@@ -42,7 +42,7 @@ func engineFlags(args []string) (refengine.Config, time.Duration, error) {
 	}
 	connector := f.String("connector", "moai", "moai, or none for an engine on its own")
 	without := f.Bool("no-kv-connector", false, "the same as --connector=none")
-	onFailure := f.String("on-transfer-failure", "recompute", "recompute the prompt, or fail the request")
+	onFailure := f.String("on-transfer-failure", "recompute", "recompute the prompt, or fail the request; what the engine was registered with goes first")
 	f.DurationVar(&c.TransferWait, "transfer-timeout", c.TransferWait, "how long a request waits for KV")
 	grace := f.Duration("grace", 5*time.Second, "how long running requests may go on after SIGTERM")
 	if err := f.Parse(args); err != nil {

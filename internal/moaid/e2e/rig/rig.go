@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -26,12 +27,13 @@ type Node struct {
 	Dir    string // short, since socket paths are
 	Manage *client.Client
 
-	t       testing.TB
-	opts    kvd.Options
-	log     *slog.Logger
-	stop    context.CancelFunc
-	stopped chan struct{}
-	addr    string
+	t         testing.TB
+	opts      kvd.Options
+	onFailure string
+	log       *slog.Logger
+	stop      context.CancelFunc
+	stopped   chan struct{}
+	addr      string
 }
 
 // Pair is two linked nodes.
@@ -44,6 +46,7 @@ type Options struct {
 	Timeouts    transfer.Timeouts // zero: the protocol's
 	LeaseMillis int64             // of sessions; 0: the protocol's
 	Encryption  api.Encryption    // "" means aead
+	OnFailure   string            // on_transfer_failure of the engines; "" means recompute
 	Log         *slog.Logger
 }
 
@@ -109,7 +112,7 @@ func (p *Pair) Engines(t testing.TB, prefill, decode string, pfp, dfp kvcache.Fi
 func (n *Node) Engine(ctx context.Context, t testing.TB, name, role string, fp kvcache.Fingerprint, staging int64) {
 	t.Helper()
 	if _, err := n.Manage.PutEngine(ctx, api.Engine{Name: name, UID: os.Getuid(), HTTPSocket: n.HTTPSocket(name), EngineRole: role,
-		Fingerprint: fp, StagingBytes: staging, OnTransferFailure: "recompute"}); err != nil {
+		Fingerprint: fp, StagingBytes: staging, OnTransferFailure: cmp.Or(n.onFailure, "recompute")}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -126,7 +129,7 @@ func newNode(t testing.TB, name string, o Options) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{Name: name, Dir: dir, t: t, log: o.Log}
+	n := &Node{Name: name, Dir: dir, t: t, log: o.Log, onFailure: o.OnFailure}
 	n.opts = kvd.Options{
 		Config:   kvd.Config{Node: name, Listen: []string{"127.0.0.1:0"}, StateDir: dir, RunDir: dir},
 		Timeouts: o.Timeouts, LeaseMillis: o.LeaseMillis, Log: o.Log,

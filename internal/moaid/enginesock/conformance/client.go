@@ -49,7 +49,8 @@ type Side struct {
 }
 
 // Pair is two linked daemons; Prefill's engine is paired with Decode's, both
-// have the fingerprint that was asked for and one rank.
+// have the fingerprint that was asked for, one rank, and recompute as
+// on_transfer_failure.
 type Pair struct{ Prefill, Decode Side }
 
 // Options of a pair.

@@ -33,7 +33,7 @@ func helloErrors(t *testing.T, e *env) {
 		}
 	}
 	ok, err := e.client(t).Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Scheduler, e.genP))
-	if err != nil || ok.LeaseMillis < 1 || ok.MaxWaiting < 1 || ok.Instance == "" {
+	if err != nil || ok.LeaseMillis < 1 || ok.MaxWaiting < 1 || ok.Instance == "" || ok.Node != e.pair.Prefill.Node || ok.OnTransferFailure != "recompute" {
 		t.Errorf("a right hello: %+v, %v", ok, err)
 	}
 }

@@ -18,6 +18,7 @@ class Session:
     def __init__(self):
         self.verdicts, self.reported = {}, set()
         self.arena = self.mem = self.fd = None      # these outlive a connection
+        self.node = self.on_transfer_failure = None  # as registered; None if the daemon does not say
 
     def connect(self, path, hello):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -27,6 +28,7 @@ class Session:
         # Its own view of the connection: after a reconnect the old thread must not end the new session.
         threading.Thread(target=self._read, args=(self.sock, self.waiting, self.events, self.lock, self.closed), daemon=True).start()
         answer, _ = self.request("hello", **hello)
+        self.node, self.on_transfer_failure = answer.get("node"), answer.get("on_transfer_failure")
         threading.Thread(target=self._ping, args=(self.closed, answer["lease_ms"] / 4000), daemon=True).start()
         return answer
 

@@ -1,6 +1,7 @@
 package kvconn
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -14,9 +15,9 @@ import (
 
 // Config says how a connector behaves.
 type Config struct {
-	Node   string // this engine, as others reach it
+	Node   string // of this engine, for daemons that do not say it
 	Engine string
-	Fail   bool // a failed transfer fails the request instead of computing it here
+	Fail   bool // a failed transfer fails the request instead of computing it here; the registration's word goes first
 
 	// ReserveWait bounds the wait for pages to send from; afterwards the prompt is
 	// computed and answered without a transfer.
@@ -127,10 +128,21 @@ func (c *Scheduler) Match(r *sched.Request, now time.Time) sched.Match {
 		c.client.Release(v.id, v.failed)
 		c.met.Transfers.WithLabelValues("receive", v.failed).Inc()
 	}
-	if c.cfg.Fail {
+	if c.fails() {
 		return sched.Match{Kind: sched.MatchFail, Reason: v.failed}
 	}
 	return sched.Match{Reason: v.failed}
+}
+
+// fails says whether a failed transfer fails its request.
+func (c *Scheduler) fails() bool {
+	switch c.client.Registration().OnTransferFailure {
+	case "fail":
+		return true
+	case "recompute":
+		return false
+	}
+	return c.cfg.Fail
 }
 
 func (c *Scheduler) matchSend(s *send, now time.Time) sched.Match {
@@ -273,5 +285,5 @@ func (c *Scheduler) finishedSend(r *sched.Request, s *send, aborted bool) *sched
 	if !known || st.Err != nil || (st.Ended != nil && st.Ended.Outcome != enginesock.Committed) {
 		return nil
 	}
-	return &sched.TransferParams{DoRemotePrefill: true, TransferID: s.id, SourceNode: c.cfg.Node, SourceEngine: c.cfg.Engine, RemoteNumTokens: len(r.Prompt)}
+	return &sched.TransferParams{DoRemotePrefill: true, TransferID: s.id, SourceNode: cmp.Or(c.client.Registration().Node, c.cfg.Node), SourceEngine: c.cfg.Engine, RemoteNumTokens: len(r.Prompt)}
 }
