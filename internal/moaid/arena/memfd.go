@@ -77,6 +77,21 @@ func Adopt(name string, file *os.File, size int64, freed func()) (*Arena, error)
 	return mapped(name, fd, size, freed)
 }
 
+// Sealed reports whether file is a memfd with the seals of an arena. It asks the
+// kernel only: whoever serves a file system behind a descriptor is not asked.
+func Sealed(file *os.File) bool {
+	if file == nil {
+		return false
+	}
+	rc, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	seals := 0
+	cerr := rc.Control(func(fd uintptr) { seals, err = unix.FcntlInt(fd, unix.F_GET_SEALS, 0) })
+	return cerr == nil && err == nil && seals == wantSeals
+}
+
 // verify accepts exactly what Create makes. Only memfds and hugetlbfs files know
 // seals: F_GET_SEALS fails on everything else.
 func verify(fd int, size int64) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
@@ -62,7 +63,7 @@ func (d *Daemon) onAdopt(s *session, m *enginesock.Adopt, file *os.File) {
 		s.refuse(m.Seq, enginesock.CodeBadRequest, false, "adopt is a request of workers")
 		return
 	case file == nil:
-		s.refuse(m.Seq, enginesock.CodeBadArena, false, "the packet carried no descriptor")
+		s.refuse(m.Seq, enginesock.CodeBadArena, false, "the packet carried no descriptor of a sealed memfd")
 		return
 	case m.Bytes != e.arenaBytes():
 		s.refuse(m.Seq, enginesock.CodeBadArena, false, fmt.Sprintf("the arena has %d bytes, the registration gives each rank %d", m.Bytes, e.arenaBytes()))
@@ -78,6 +79,12 @@ func (d *Daemon) onAdopt(s *session, m *enginesock.Adopt, file *os.File) {
 		}
 		s.refuse(m.Seq, enginesock.CodeBadArena, false, "the rank has another arena already")
 		return
+	}
+	for _, o := range d.engines {
+		if slices.ContainsFunc(o.arenas, func(a *arena.Arena) bool { return a != nil && same(a.File(), file) }) {
+			s.refuse(m.Seq, enginesock.CodeBadArena, false, "another rank or engine has this arena")
+			return
+		}
 	}
 	a, err := arena.Adopt(m.Arena, file, m.Bytes, d.roomHook(e))
 	if err != nil {

@@ -173,9 +173,9 @@ func (c *replayConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// isTemporary says whether accept may work again: descriptors or memory ran out,
+// IsTemporary says of an error of accept whether it may work again: descriptors or memory ran out,
 // or the connection was gone before we took it.
-func isTemporary(err error) bool {
+func IsTemporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
 		if errors.Is(err, e) {
 			return true

@@ -247,7 +247,7 @@ func (m *Mux) Serve(ctx context.Context, ln net.Listener) error {
 			m.admit(ctx, conn)
 		case ctx.Err() != nil:
 			return ignoreClosed(<-closed)
-		case isTemporary(err):
+		case IsTemporary(err):
 			m.log.Warn("cannot accept a connection, trying again", "error", err)
 			if !sleep(ctx, 50*time.Millisecond) {
 				return ignoreClosed(<-closed)
