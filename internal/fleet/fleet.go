@@ -20,6 +20,7 @@ type Fleet struct {
 	nodes      map[string]*Node       // by node name and SSH coordinates
 	hosts      map[*ssh.Conn]*host.Host
 	leaving    map[string]bool // machine-id and resource: planned to be removed from that machine
+	planned    []Coordinates   // of the nodes that this run plans to make, with the machine-id that was found
 }
 
 // New makes a fleet. It dials nothing. ctx is used for logging only, also after it has ended.
@@ -116,19 +117,4 @@ func (f *Fleet) host(c *ssh.Conn) *host.Host {
 		f.hosts[c] = h
 	}
 	return h
-}
-
-// Leave records that a resource is planned to be removed from a machine, so that the plan of its successor does not take
-// it for a stranger.
-func (f *Fleet) Leave(machineID, resource string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.leaving[machineID+"\x00"+resource] = true
-}
-
-// Leaves reports whether [Fleet.Leave] was told so.
-func (f *Fleet) Leaves(machineID, resource string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.leaving[machineID+"\x00"+resource]
 }

@@ -167,6 +167,30 @@ func TestSecretsAreMaskedInLogs(t *testing.T) {
 	}
 }
 
+func TestPlanRefusesTwoNodesOnOneMachine(t *testing.T) {
+	f := New(context.Background(), Settings{})
+	defer f.Close()
+	for _, c := range []struct {
+		c    Coordinates
+		want string
+	}{
+		{Coordinates{Name: "a", Host: "x", MachineID: "1"}, ""},
+		{Coordinates{Name: "a", Host: "x.example", MachineID: "1"}, ""}, // the same node, planned again
+		{Coordinates{Name: "b", Host: "y", MachineID: "2"}, ""},
+		{Coordinates{Name: "c", Host: "y.example", MachineID: "2"}, "ssh.host"},
+		{Coordinates{Name: "b", Host: "z", MachineID: "3"}, "name"},
+	} {
+		err := f.Plan(c.c)
+		var twice *TwiceError
+		switch {
+		case errors.As(err, &twice) && twice.DiagnosticAttribute() == c.want:
+		case err == nil && c.want == "":
+		default:
+			t.Errorf("Plan(%+v) = %v, want %q", c.c, err, c.want)
+		}
+	}
+}
+
 func TestRetryManage(t *testing.T) {
 	dropped := &ssh.Error{Class: ssh.ErrDropped}
 	for _, c := range []struct {

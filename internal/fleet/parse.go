@@ -64,6 +64,18 @@ func ParseCoordinates(id string) (Coordinates, error) {
 	return c, nil
 }
 
+// ImportID is the inverse of [ParseCoordinates].
+func (c Coordinates) ImportID() string {
+	s := fmt.Sprintf("name=%s,host=%s,profile=%s", c.Name, c.Host, c.Profile)
+	if p := sshPort(c.Port); p != DefaultSSHPort {
+		s += fmt.Sprintf(",port=%d", p)
+	}
+	if c.HostKey != "" {
+		s += ",host_key=" + c.HostKey
+	}
+	return s
+}
+
 // ParseEndpoint reads host:port.
 func ParseEndpoint(s string) (Endpoint, error) {
 	i := strings.LastIndexByte(s, ':')

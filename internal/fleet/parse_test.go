@@ -31,6 +31,17 @@ func TestParseCoordinates(t *testing.T) {
 	}
 }
 
+func TestParseCoordinatesIsInverseOfImportID(t *testing.T) {
+	for _, c := range []Coordinates{
+		{Name: "a", Host: "192.0.2.1", Port: 22, Profile: "p"},
+		{Name: "a", Host: "2001:db8::1", Port: 2222, Profile: "p", HostKey: "ssh-ed25519 AAAA+/=="},
+	} {
+		if got, err := ParseCoordinates(c.ImportID()); err != nil || !got.Equal(c) {
+			t.Errorf("ParseCoordinates(%q) = %+v, %v", c.ImportID(), got, err)
+		}
+	}
+}
+
 func FuzzParseCoordinates(f *testing.F) {
 	f.Add("name=h100-0,host=192.0.2.11,profile=nvidia,port=22,host_key=ssh-ed25519 AAAA==")
 	f.Add("name=a,host=b")

@@ -156,12 +156,9 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	err := newConverger(r.fleet, s).remove(ctx, func(node, text string) {
 		resp.Diagnostics.AddWarning("Another machine answers", fmt.Sprintf("%s. The end of link %s at node %s was left alone.", text, s.name, node))
 	})
-	if err == nil {
-		return
+	if err != nil {
+		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove the link", s, err), "The link", err))
 	}
-	d := diagnose.Error(subject("remove the link", s, err), err)
-	resp.Diagnostics.AddError(d.Summary(), fmt.Sprintf("The link stays in the state, because an end of it may still be there. Make the node reachable and destroy again. "+
-		"If the node is gone for ever, take the link out of the state: terraform state rm <address of this resource>.\n\n%s", d.Detail()))
 }
 
 // importFormat is shown in documentation and errors.

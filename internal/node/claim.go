@@ -46,9 +46,10 @@ func (e *foreignError) Explain() (summary, fix string) {
 		return "Machine belongs to another fleet", fmt.Sprintf("A machine belongs to one fleet. Destroy its moai_node in fleet %q first. Nothing was changed", e.marker.Fleet)
 	}
 	name := strings.TrimPrefix(e.marker.Resource, "moai_node.")
+	there := e.coords
+	there.Name = name
 	return "Machine belongs to another resource", fmt.Sprintf(
-		"If both mean the same machine, call this node %q and import it: terraform import <address> 'name=%s,host=%s,port=%d,profile=%s'. Nothing was changed",
-		name, name, e.coords.Host, max(e.coords.Port, 1), e.coords.Profile)
+		"If both mean the same machine, call this node %q and import it: terraform import <address> '%s'. Nothing was changed", name, there.ImportID())
 }
 
 // early are the only things of ours that can be there without a marker: the lock's fence, which is taken before the marker

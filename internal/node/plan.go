@@ -82,6 +82,11 @@ func (r *Resource) probe(ctx context.Context, n *fleet.Node, plan model, resp *r
 			err = h.claim(asked)
 		}
 	}
+	if err == nil {
+		c := n.Coordinates()
+		c.MachineID = f.MachineID
+		err = r.fleet.Plan(c)
+	}
 	var foreign *foreignError
 	switch {
 	case errors.Is(err, fleet.ErrNotKnownYet):

@@ -67,6 +67,20 @@ func TestNodeRefusals(t *testing.T) {
 	}
 }
 
+// Two nodes that are one machine are refused by the first plan, before either is made; so is a name that is used twice.
+func TestNodesThatAreNotTwo(t *testing.T) {
+	f, h := h100(t)
+	other := f.Add("mi300x-0", acctest.Accelerators{Vendor: "amd", Count: 1})
+	twice := strings.NewReplacer(`"h100_0"`, `"again"`, `name = "h100-0"`, `name = "again"`).Replace(h.Node(""))
+	for _, c := range []struct{ config, want string }{
+		{h.Node("") + twice, `(?s)One machine for two nodes.*Attribute: ssh\.host`},
+		{h.Node("") + replace(`name = "mi300x-0"`, `name = "h100-0"`)(other.Node("")), `(?s)Node name is used twice`},
+	} {
+		resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(),
+			Steps: []resource.TestStep{{Config: f.ProviderBlock() + c.config, PlanOnly: true, ExpectError: flexible(c.want)}}})
+	}
+}
+
 func replace(old, new string) func(string) string {
 	return func(s string) string { return strings.Replace(s, old, new, 1) }
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/facts"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/payload"
-	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
 
 // Default timeouts. Create: a probe (30 s at most), 8 MB over a slow line (60 s), waiting for another run's lock (2 min),
@@ -184,24 +183,12 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 			"%s. Nothing was removed from it. If the machine %s still exists somewhere, moaid is still on it: destroy what is in /opt/moai, /etc/moai and /var/lib/moai there by hand, and disable %s.",
 			other, other.Want, unitName))
 		return
-	case err != nil:
-		resp.Diagnostics.Append(unreachableOnDelete(n.Coordinates(), err))
-		return
+	case err == nil:
+		err = i.uninstall(ctx, func(s string) { resp.Diagnostics.AddWarning("Nothing was removed", s) })
 	}
-	if err := i.uninstall(ctx, func(s string) { resp.Diagnostics.AddWarning("Nothing was removed", s) }); err != nil {
-		if ssh.Retryable(err) {
-			resp.Diagnostics.Append(unreachableOnDelete(n.Coordinates(), err))
-			return
-		}
-		resp.Diagnostics.Append(diagnose.Error(subject("remove moaid", n.Coordinates()), err))
+	if err != nil {
+		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove moaid", n.Coordinates()), "The node", err))
 	}
-}
-
-func unreachableOnDelete(c fleet.Coordinates, err error) diag.Diagnostic {
-	d := diagnose.Error(subject("remove moaid", c), err)
-	return diag.NewErrorDiagnostic(d.Summary(), fmt.Sprintf(
-		"The node stays in the state, because what is installed on it is still there. Make the machine reachable and destroy again. "+
-			"If it is gone for ever, take it out of the state: terraform state rm <address of this resource>.\n\n%s", d.Detail()))
 }
 
 // refusals are the reasons why a machine cannot be this node.
