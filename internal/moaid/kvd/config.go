@@ -87,6 +87,7 @@ const (
 	maxUserSessions = 384      // of one user's processes
 	maxTransfers    = 4096     // live or remembered, of one engine and direction
 	maxEarly        = 4096     // claims and cancellations of ids that are not here yet
+	maxEarlyPeer    = 1024     // of these, claims of one peer
 	maxBody         = 64 << 20 // of forwarded requests, in bytes
 	maxBodies       = 1 << 30  // of all forwarded requests together, in bytes
 	maxManageBody   = 1 << 20

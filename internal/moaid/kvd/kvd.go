@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -116,6 +117,9 @@ func New(o Options) (*Daemon, error) {
 	s := st.Get()
 	d.setPins(s)
 	for _, name := range slices.Sorted(maps.Keys(s.Engines)) {
+		if _, err := checkEngine(s.Engines[name]); err != nil {
+			return nil, fmt.Errorf("the daemon's state %s is damaged: engine %s: %w; remove it and apply again", statePath(o.StateDir), name, err)
+		}
 		d.engines[name] = newEngine(s.Engines[name])
 		d.engines[name].draining = s.Draining[name]
 	}

@@ -35,6 +35,11 @@ func (d *Daemon) trust(w http.ResponseWriter, r *http.Request, t *api.Trust) err
 		if _, ok := s.Trust[t.Name]; !ok && len(s.Trust) >= maxTrust {
 			return tooMany("trust entries", len(s.Trust))
 		}
+		for _, o := range s.Trust {
+			if o.Name != t.Name && o.Role == api.RolePeer && t.Role == api.RolePeer && o.PublicKey == t.PublicKey && o.Node != t.Node {
+				return conflict("public_key", "entry %q has this key for node %q: a key is one node's", o.Name, o.Node)
+			}
+		}
 		s.Trust[t.Name] = *t
 		return nil
 	}, d.applyTrust)

@@ -29,7 +29,17 @@ const (
 	codeIncompatible  transfer.Code = "incompatible"
 	codeNotPaired     transfer.Code = "not_paired"
 	codeCorrupt       transfer.Code = "corrupt"
+	codeOther         transfer.Code = "other" // a peer's, that this version does not know
 )
+
+// peerCode is what a peer's code means here. Numbers that are not known have one
+// name together: each would make the metrics grow.
+func peerCode(c wire.Code) transfer.Code {
+	if !c.Known() {
+		return codeOther
+	}
+	return transfer.Code(c.String())
+}
 
 var wireCodes = map[transfer.Code]wire.Code{
 	transfer.CodeCancelled: wire.CodeCancelled, transfer.CodeWithdrawn: wire.CodeWithdrawn, transfer.CodeNotOffered: wire.CodeNotOffered,

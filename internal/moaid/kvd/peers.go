@@ -32,9 +32,13 @@ func (ps *peerSession) fingerprint(engine string) (kvcache.Fingerprint, bool) {
 
 func (d *Daemon) learn(ps *peerSession, list []wire.Engine) {
 	ps.known = map[string]kvcache.Fingerprint{}
-	for _, g := range list {
+	for i, g := range list {
+		if i >= maxEngines {
+			d.log.Warn("a peer announced more engines than a node has", "peer", ps.node, "engines", len(list))
+			break
+		}
 		fp, err := kvcache.ParseFingerprint([]byte(g.FingerprintJSON))
-		if err != nil || !validName(g.Name) || len(ps.known) >= maxEngines || fp.Hash() != hex.EncodeToString(g.FingerprintHash[:]) {
+		if err != nil || !validName(g.Name) || fp.Hash() != hex.EncodeToString(g.FingerprintHash[:]) {
 			d.log.Warn("a peer announced an engine that cannot be used", "peer", ps.node, "engine", clip(g.Name), "error", err)
 			continue
 		}
@@ -131,7 +135,7 @@ func (d *Daemon) Message(s transport.Session, m wire.Message) {
 }
 
 func (d *Daemon) abortedBy(ps *peerSession, m *wire.Abort) {
-	ev := transfer.PeerAbort{Session: ps.num, Code: transfer.Code(m.Code.String()), Detail: clip(m.Reason)}
+	ev := transfer.PeerAbort{Session: ps.num, Code: peerCode(m.Code), Detail: clip(m.Reason)}
 	if c, ok := d.early[m.ID]; ok && c.ps == ps {
 		delete(d.early, m.ID)
 	}

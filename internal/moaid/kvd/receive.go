@@ -25,6 +25,8 @@ type receiving struct {
 	requests   int                     // held requests that wait or were forwarded and run
 	encryption string
 	promised   bool // the connector was told ready
+	answering  bool // a claim of the connector is being answered: the answer tells what an event would
+	untold     bool // and there was something to tell
 	began      transfer.Instant
 	offered    transfer.Instant
 	ready      transfer.Instant
@@ -55,6 +57,7 @@ func (d *Daemon) claimFor(e *engine, id wire.ID, source enginesock.Endpoint, c *
 		}
 		return fp.Needed(p, from), nil
 	}
+	t.answering = c != nil
 	t.m = transfer.NewReceiver(now, transfer.ReceiverOptions{Ranks: e.ranks(), Need: need, Timeouts: d.timeouts}, c)
 	d.recvs[id] = t
 	d.order = append(d.order, t)
@@ -93,10 +96,18 @@ func (d *Daemon) onClaim(s *session, m *enginesock.Claim) error {
 		return err
 	}
 	if known {
-		if err := d.stepRecv(t, c); err != nil {
-			return err
-		}
+		t.answering = true
+		err = d.stepRecv(t, c)
 	}
+	t.answering = false
+	if err != nil {
+		if t.untold {
+			d.tellVerdict(t)
+		}
+		t.untold = false
+		return err
+	}
+	t.untold = false
 	t.promised = t.m.Verdict().Ready
 	s.send(&enginesock.OK{Seq: m.Seq, ClaimState: t.claimState()}, nil)
 	return nil
@@ -327,8 +338,17 @@ func (d *Daemon) verdict(t *receiving, v transfer.Verdict) {
 	t.holds = nil
 	if t.m.HasConnector() {
 		t.promised = v.Ready
-		t.engine.tell(&enginesock.VerdictEvent{ID: t.id.String(), ClaimState: t.claimState()})
+		d.tellVerdict(t)
 	}
+}
+
+// tellVerdict tells the connector, unless the answer to its claim does.
+func (d *Daemon) tellVerdict(t *receiving) {
+	if t.answering {
+		t.untold = true
+		return
+	}
+	t.engine.tell(&enginesock.VerdictEvent{ID: t.id.String(), ClaimState: t.claimState()})
 }
 
 func (d *Daemon) recvEnded(t *receiving, e transfer.Ended) {
@@ -339,7 +359,7 @@ func (d *Daemon) recvEnded(t *receiving, e transfer.Ended) {
 	case e.Outcome == transfer.Committed, e.Code == transfer.CodeLoadFailed, e.Code == transfer.CodeNotNeeded:
 		t.engine.tell(&enginesock.Closed{ID: t.id.String(), Outcome: enginesock.Outcome(e.Outcome)})
 	case t.promised: // ready was said, and does not hold any more
-		t.engine.tell(&enginesock.VerdictEvent{ID: t.id.String(), ClaimState: t.claimState()})
+		d.tellVerdict(t)
 	}
 	d.metrics.ended("receive", e)
 	if e.Outcome == transfer.Committed {

@@ -174,7 +174,13 @@ func (d *Daemon) claimed(ps *peerSession, m *wire.Claim) {
 			d.abortTo(ps, m.ID, transfer.CodeCancelled, why.detail)
 			return
 		}
-		if len(d.early) >= maxEarly {
+		if c, ok := d.early[m.ID]; ok && c.ps.up && c.ps != ps {
+			// Whose id it is will be seen when it is reserved; until then the first
+			// counts, or any peer could put itself in another's place.
+			d.abortTo(ps, m.ID, transfer.CodeNotOffered, "another node has claimed this id")
+			return
+		}
+		if len(d.early) >= maxEarly || d.earlyOf(ps) >= maxEarlyPeer {
 			d.abortTo(ps, m.ID, transfer.CodeNoRoom, "too many claims wait for their offers")
 			return
 		}
@@ -194,6 +200,20 @@ func (d *Daemon) claimed(ps *peerSession, m *wire.Claim) {
 	if t.claimed == 0 {
 		t.claimed = d.own.now()
 	}
+}
+
+// earlyOf counts a peer's claims that wait for their offers.
+func (d *Daemon) earlyOf(ps *peerSession) int {
+	if len(d.early) < maxEarlyPeer {
+		return 0 // it has no more than that
+	}
+	n := 0
+	for _, c := range d.early {
+		if c.ps == ps {
+			n++
+		}
+	}
+	return n
 }
 
 // mayLeave says why a claimant may not have what it asks for.

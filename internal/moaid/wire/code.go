@@ -46,6 +46,9 @@ var codeNames = map[Code]string{
 	CodeUntrusted:     "untrusted",
 }
 
+// Known reports whether this version knows the code.
+func (c Code) Known() bool { return codeNames[c] != "" }
+
 // String is the name in the protocol document, or code_N for a number that
 // this version does not know.
 func (c Code) String() string {

@@ -105,7 +105,8 @@ func (s *Store) Update(change func(*State) error, apply func(State)) error {
 // replace writes b beside path and renames it there, durably.
 func replace(path string, b []byte) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".state-*")
+	// One name: what a crash leaves half written is overwritten by the next change.
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -121,12 +122,13 @@ func replace(path string, b []byte) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
+	d, err := os.Open(dir) // before the change: afterwards nothing may fail that can fail before
 	if err != nil {
 		return err
 	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	// The new state is there; what is left is whether it outlives a loss of power.
 	return errors.Join(d.Sync(), d.Close())
 }

@@ -36,7 +36,7 @@ func TestUpdateSurvives(t *testing.T) {
 	if err != nil || again.Get().Trust["a"].Name != "a" || !again.Get().Draining["e"] || again.Get().Pairs == nil {
 		t.Errorf("%+v %v", again, err)
 	}
-	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".state-*")); len(files) != 0 {
+	if files, _ := filepath.Glob(path + ".*"); len(files) != 0 {
 		t.Errorf("left over: %v", files)
 	}
 }
