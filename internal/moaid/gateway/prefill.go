@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/body"
@@ -157,6 +158,11 @@ func (x *exchange) forwarded() http.Header {
 	for k, v := range x.r.Header {
 		if !hop[k] {
 			h[k] = v
+		}
+	}
+	for _, list := range x.r.Header.Values("Connection") {
+		for k := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(k))
 		}
 	}
 	h.Set("Content-Type", "application/json")
