@@ -131,9 +131,10 @@ func (s *session) once(ctx context.Context) error {
 		cancel()
 	})
 	wg.Go(func() { s.write(ctx, conn, wake, cancel) })
-	err = s.open(ctx)
+	// Pings begin with the lease: what follows hello, making an arena, may take
+	// longer than that.
+	err = s.open(ctx, func() { wg.Go(func() { s.ping(ctx) }) })
 	if err == nil {
-		wg.Go(func() { s.ping(ctx) })
 		<-ctx.Done()
 	}
 	cancel()
@@ -142,7 +143,7 @@ func (s *session) once(ctx context.Context) error {
 	return errors.Join(err, <-readErr)
 }
 
-func (s *session) open(ctx context.Context) error {
+func (s *session) open(ctx context.Context, admitted func()) error {
 	hello := s.id.Hello
 	ok, _, err := s.do(ctx, &hello, nil)
 	if err != nil {
@@ -157,6 +158,7 @@ func (s *session) open(ctx context.Context) error {
 	s.instance = ok.Instance
 	s.told = Registration{Node: ok.Node, OnTransferFailure: ok.OnTransferFailure}
 	s.mu.Unlock()
+	admitted()
 	if s.hooks.open != nil {
 		if err := s.hooks.open(ctx, ok, restarted); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/config"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/upstream"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
 )
 
 // patience bounds every wait for a condition in these tests.
@@ -28,7 +29,7 @@ func newKey(t *testing.T) (ed25519.PrivateKey, tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := upstream.Certificate(key)
+	cert, err := transport.Identity{Key: key}.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}

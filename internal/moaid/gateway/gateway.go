@@ -37,7 +37,7 @@ const (
 // Options of New.
 type Options struct {
 	Config      *config.RouterConfig
-	Certificate tls.Certificate    // by upstream.Certificate
+	Certificate tls.Certificate    // of the key that daemons pin
 	Log         *slog.Logger       // nil discards
 	Notify      *sdnotify.Notifier // nil notifies nobody
 	Poll        time.Duration      // between two polls of a daemon; 0 is 1 s

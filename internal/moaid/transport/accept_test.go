@@ -86,7 +86,7 @@ func TestUnauthenticatedFloodIsBounded(t *testing.T) {
 
 func gatewayTLS(t *testing.T, id Identity, server *node, protos ...string) (*tls.Conn, error) {
 	t.Helper()
-	cert, err := id.certificate()
+	cert, err := id.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestRolesDoNotMix(t *testing.T) {
 		}
 	}
 	// TLS 1.2 is not spoken.
-	cert, err := id.certificate()
+	cert, err := id.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,12 @@ func create(path string, id Identity) (err error) {
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return nil
+	// Peers will pin the key: it must outlive a loss of power.
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Public is the public half.
@@ -139,9 +144,9 @@ func ParseKey(s string) (ed25519.PublicKey, error) {
 	return b, nil
 }
 
-// certificate wraps the key in a self-signed certificate, since TLS wants one.
+// Certificate wraps the key in a self-signed certificate, since TLS wants one.
 // Nothing in it but the key means anything.
-func (i Identity) certificate() (tls.Certificate, error) {
+func (i Identity) Certificate() (tls.Certificate, error) {
 	if len(i.Key) != ed25519.PrivateKeySize {
 		return tls.Certificate{}, errors.New("the identity has no key")
 	}

@@ -53,7 +53,7 @@ func New(opt Options) *Mux {
 		accepted: make(map[wire.ID]*session), current: make(map[string]*session),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	m.cert, m.certErr = opt.Identity.certificate()
+	m.cert, m.certErr = opt.Identity.Certificate()
 	if opt.HTTP != nil {
 		m.http = newGateway(m, opt.HTTP)
 	}

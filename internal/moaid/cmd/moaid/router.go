@@ -11,7 +11,6 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/config"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/upstream"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/sdnotify"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
 )
@@ -66,7 +65,7 @@ func serveRouter(ctx context.Context, cfg *config.RouterConfig) error {
 	if err != nil {
 		return err
 	}
-	cert, err := upstream.Certificate(id.Key)
+	cert, err := id.Certificate()
 	if err != nil {
 		return err
 	}

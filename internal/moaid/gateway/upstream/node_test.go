@@ -59,7 +59,7 @@ func daemon(t *testing.T, id transport.Identity, gateway ed25519.PublicKey, h ht
 
 func node(t *testing.T, own transport.Identity, daemonKey ed25519.PublicKey, addresses ...string) *upstream.Node {
 	t.Helper()
-	cert, err := upstream.Certificate(own.Key)
+	cert, err := own.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,9 @@ package upstream
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"sync/atomic"
 	"time"
@@ -30,23 +26,6 @@ type KeyError struct {
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("node %s has the key %s, but %s is pinned: the router's configuration is older than the daemon's key, or this is another host",
 		e.Node, e.Got, e.Want)
-}
-
-// Certificate wraps the gateway's key in a certificate, since TLS wants one.
-// Nothing in it but the key means anything.
-func Certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "moai"},
-		NotBefore:    time.Unix(0, 0),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280: no expiry
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("make the router's certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 // tlsConfig accepts exactly one key.
