@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
@@ -99,6 +100,10 @@ const (
 	maxWaiting      = 4       // requests that an engine should hold early
 	statusInterval  = 1       // seconds between STATUS lines to systemd
 )
+
+// clientPatience must be more than a router's with its own clients, one minute
+// unless configured.
+const clientPatience = 5 * time.Minute
 
 // Options are what tests change.
 type Options struct {

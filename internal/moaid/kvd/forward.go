@@ -307,13 +307,18 @@ func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		w.Header()[k] = vs
 	}
 	w.WriteHeader(resp.StatusCode)
-	if err := stream(w, resp.Body); err != nil {
+	if err := stream(w, resp.Body, d.patience); err != nil {
 		panic(http.ErrAbortHandler) // the server's way to cut the connection
 	}
 }
 
-func stream(w http.ResponseWriter, from io.Reader) error {
+// stream copies an answer. A client that has gone without a word, its host with
+// it, is noticed by what it does not take.
+func stream(w http.ResponseWriter, from io.Reader, patience time.Duration) error {
 	rc := http.NewResponseController(w)
+	if err := rc.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	if err := rc.Flush(); err != nil { // the header: a client may wait for it alone
 		return err
 	}
@@ -321,6 +326,9 @@ func stream(w http.ResponseWriter, from io.Reader) error {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
+			if derr := rc.SetWriteDeadline(time.Now().Add(patience)); derr != nil {
+				return derr
+			}
 			if _, werr := w.Write(buf[:n]); werr != nil {
 				return werr
 			}
@@ -329,7 +337,7 @@ func stream(w http.ResponseWriter, from io.Reader) error {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
+			return rc.SetWriteDeadline(time.Time{}) // the connection may serve more
 		}
 		if err != nil {
 			return err

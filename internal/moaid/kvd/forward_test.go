@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
@@ -109,5 +110,36 @@ func TestMemoryOfBodiesIsBounded(t *testing.T) {
 	}
 	if code, _ := post(t.Context()); code != http.StatusOK {
 		t.Error("memory was not given back")
+	}
+}
+
+// A client that takes nothing of its answer, as one whose host has gone, must not
+// hold the engine for ever.
+func TestClientThatDoesNotRead(t *testing.T) {
+	n, f, hc, base := pinnedGateway(t)
+	n.d.patience = 50 * time.Millisecond
+	ended := make(chan struct{})
+	f.http.answer = func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		buf := make([]byte, 1<<20)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(buf); err != nil {
+				return
+			}
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/engines/decode/x", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the engine still answers")
 	}
 }

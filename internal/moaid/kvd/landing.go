@@ -1,6 +1,7 @@
 package kvd
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
@@ -95,6 +96,10 @@ func (l *landing) target(s transport.Session, h wire.ChunkHeader) (dst [][]byte,
 	if len(k.taken.And(transfer.Set{c})) > 0 {
 		return nil, false, nil // sent twice: the first copy counts
 	}
+	taken := k.taken.Add(c)
+	if len(taken) > transfer.MaxRanges {
+		return nil, false, &wire.Error{Code: wire.CodeProtocol, Reason: fmt.Sprintf("the chunks of a rank lie in more than %d pieces", transfer.MaxRanges)}
+	}
 	parts := k.parts(c)
 	for i, p := range parts {
 		if !p.piece.lease.Hold() {
@@ -105,7 +110,7 @@ func (l *landing) target(s transport.Session, h wire.ChunkHeader) (dst [][]byte,
 		}
 		dst = append(dst, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
 	}
-	k.taken = k.taken.Add(c)
+	k.taken = taken
 	l.writers++
 	return dst, true, nil
 }

@@ -135,3 +135,36 @@ func TestLandingOutlivesItsTransfer(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// A peer that sends every other byte makes each chunk cost more than the last.
+func TestChunksInTooManyPieces(t *testing.T) {
+	a, err := arena.Create("t", 2*arena.PageSize, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Retire()
+	lease, ok := a.Lease(2 * arena.PageSize)
+	if !ok {
+		t.Fatal("no pages")
+	}
+	defer lease.Release()
+	whole := kvcache.Range{Offset: 0, Length: 2 * arena.PageSize}
+	us := &noSession{}
+	l := &landing{ranks: make([]landingRank, 1)}
+	l.add(0, a, []piece{{whole, lease}})
+	l.grant(us, 0, transfer.Set{whole}, whole.Length)
+	for i := range transfer.MaxRanges + 1 {
+		h := wire.ChunkHeader{Kind: wire.KindKV, Offset: int64(2 * i), Length: 1}
+		_, ok, err := l.target(us, h)
+		var we *wire.Error
+		switch {
+		case i < transfer.MaxRanges && (!ok || err != nil):
+			t.Fatalf("chunk %d: %v", i, err)
+		case i == transfer.MaxRanges && (ok || !errors.As(err, &we) || we.Code != wire.CodeProtocol):
+			t.Errorf("chunk %d was taken: %v", i, err)
+		}
+		if ok {
+			l.drop(h)
+		}
+	}
+}
