@@ -105,6 +105,13 @@ func serveHTTP(t *testing.T, socket string) *httpEngine {
 	return e
 }
 
+// answers sets what the engine says from now on; nil is its ordinary answer.
+func (e *httpEngine) answers(h http.HandlerFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = h
+}
+
 func (e *httpEngine) requests() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -54,7 +54,7 @@ func TestGatewaysReachEnginesOnly(t *testing.T) {
 
 func TestHeadersOfTheHop(t *testing.T) {
 	_, f, hc, base := pinnedGateway(t)
-	f.http.answer = func(w http.ResponseWriter, r *http.Request) {
+	f.http.answers(func(w http.ResponseWriter, r *http.Request) {
 		for _, k := range []string{"X-Secret", "Te", "Upgrade", "Proxy-Authorization", "Keep-Alive", "Trailer"} {
 			if r.Header.Get(k) != "" {
 				t.Errorf("%s reached the engine", k)
@@ -66,7 +66,7 @@ func TestHeadersOfTheHop(t *testing.T) {
 		w.Header().Set(headerVerdict, "ready")
 		w.Header().Set(headerHold, "7")
 		w.Header().Set("X-Engine", "e")
-	}
+	})
 	_, h, _, err := ask(t, hc, "POST", base+"/engines/decode/x", http.Header{
 		"Connection": {"X-Secret, keep-alive"}, "X-Secret": {"1"}, "Te": {"trailers"}, "Upgrade": {"h2c"}, "Proxy-Authorization": {"x"}, "Keep-Alive": {"1"}, "X-Kept": {"1"}})
 	if err != nil || h.Get("X-Engine") != "e" || h.Get(headerVerdict) != "" || h.Get(headerHold) != "" {
@@ -77,11 +77,11 @@ func TestHeadersOfTheHop(t *testing.T) {
 func TestMemoryOfBodiesIsBounded(t *testing.T) {
 	n, f, hc, base := pinnedGateway(t)
 	release, arrived := make(chan struct{}), make(chan struct{}, 100)
-	f.http.answer = func(_ http.ResponseWriter, r *http.Request) {
+	f.http.answers(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		arrived <- struct{}{}
 		<-release
-	}
+	})
 	const each = 6 << 20
 	post := func(ctx context.Context) (int, string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/engines/decode/x", bytes.NewReader(make([]byte, each)))
@@ -119,7 +119,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	n, f, hc, base := pinnedGateway(t)
 	n.d.patience = 50 * time.Millisecond
 	ended := make(chan struct{})
-	f.http.answer = func(w http.ResponseWriter, r *http.Request) {
+	f.http.answers(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		buf := make([]byte, 1<<20)
 		for r.Context().Err() == nil {
@@ -127,7 +127,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 				return
 			}
 		}
-	}
+	})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/engines/decode/x", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (d *Daemon) manageHandler() http.Handler {
 	return mux
 }
 
-// errGone is the answer to a GET of what is not there.
+// notFound answers a GET of what is not there.
 func notFound(w http.ResponseWriter, kind, name string) {
 	apiError(w, http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s %q", kind, name), "")
 }

@@ -172,11 +172,11 @@ func TestHoldAndForward(t *testing.T) {
 		t.Fatalf("%d requests were forwarded before the bytes came", n)
 	}
 	// The connector claims while the request runs, and finds the bytes.
-	de.http.answer = func(w http.ResponseWriter, r *http.Request) {
+	de.http.answers(func(w http.ResponseWriter, r *http.Request) {
 		de.claim(r.Header.Get(headerTransfer), 100, hash, 32)
 		de.verdict(r.Header.Get(headerTransfer))
 		_, _ = w.Write([]byte(r.Method + " " + r.URL.String()))
-	}
+	})
 	pe.store(id, 100)
 	a := <-got
 	if a.resp == nil || a.resp.StatusCode != 200 || a.body != "POST /v1/completions?q=1" {
@@ -196,10 +196,10 @@ func TestHoldAndForward(t *testing.T) {
 	// A held transfer of another prompt is not loaded.
 	id = newID()
 	pe.prefill(id, 100, hash, true)
-	de.http.answer = func(http.ResponseWriter, *http.Request) {
+	de.http.answers(func(http.ResponseWriter, *http.Request) {
 		de.claim(id, 100, tokenHash(100, "bb"), 0)
 		de.verdict(id)
-	}
+	})
 	get(t.Context(), t, d, "decode", "/v1/completions", held(id))
 	if v := de.verdict(id); v.Code != enginesock.FailTokenHash {
 		t.Errorf("%+v", v)
@@ -207,7 +207,7 @@ func TestHoldAndForward(t *testing.T) {
 	pe.released(id)
 
 	// An engine that answers without claiming leaves nothing behind.
-	de.http.answer = nil
+	de.http.answers(nil)
 	id = newID()
 	pe.prefill(id, 100, hash, true)
 	get(t.Context(), t, d, "decode", "/v1/completions", held(id))
@@ -269,7 +269,7 @@ func TestStreamAndCancel(t *testing.T) {
 	n := newNode(t, "p", nil)
 	e := n.engine("prefill", "prefill", testFingerprint())
 	step, gone := make(chan struct{}), make(chan struct{})
-	e.http.answer = func(w http.ResponseWriter, r *http.Request) {
+	e.http.answers(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		switch r.URL.Path {
 		case "/stream":
@@ -286,7 +286,7 @@ func TestStreamAndCancel(t *testing.T) {
 			<-r.Context().Done()
 			close(gone)
 		}
-	}
+	})
 	resp, err := n.c.EngineHTTP(t.Context(), "prefill", http.MethodPost, "/stream", nil, strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)

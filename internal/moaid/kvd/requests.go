@@ -99,7 +99,7 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 	if e.generation != h.Generation {
 		d.newGeneration(e, h.Generation)
 	}
-	s.engine, s.kind, s.rank, s.helloD = e, h.Session, h.Rank, true
+	s.engine, s.kind, s.rank = e, h.Session, h.Rank
 	s.known.Store(true)
 	s.log = s.log.With("engine", e.reg.Name, "session", h.Session, "rank", h.Rank)
 	old := e.sched
@@ -132,7 +132,7 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 func (d *Daemon) admit(s *session, h *enginesock.Hello) (enginesock.Code, string) {
 	e := d.engines[h.Engine]
 	switch {
-	case s.helloD:
+	case s.known.Load():
 		return enginesock.CodeBadRequest, "the session has said hello already"
 	case h.Version != 0:
 		return enginesock.CodeVersion, fmt.Sprintf("version %d is not spoken here, only 0", h.Version)

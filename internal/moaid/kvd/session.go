@@ -21,6 +21,9 @@ import (
 // transfers can have to say while its scheduler is away, and as much again.
 const sessionQueue = 4 * maxTransfers
 
+// strangerQueue is the same before hello was accepted: refusals.
+const strangerQueue = 64
+
 // session is a connection to the engine socket. Its reader posts requests to the
 // owner; its writer sends what the owner queued. Fields below the line belong to
 // the owner.
@@ -34,9 +37,8 @@ type session struct {
 	engine *engine // after hello
 	kind   enginesock.SessionKind
 	rank   int
-	helloD bool
 
-	known atomic.Bool // hello was accepted; for the reader
+	known atomic.Bool // hello was accepted; the owner sets it, the reader asks
 }
 
 var errNoHello = errors.New("no hello was accepted within a lease")
@@ -48,7 +50,11 @@ type packet struct {
 
 // send queues a packet; a client that does not read loses its session.
 func (s *session) send(r enginesock.Reply, file *os.File) {
-	if !s.out.push(packet{r, file}) {
+	limit := sessionQueue
+	if !s.known.Load() {
+		limit = strangerQueue
+	}
+	if !s.out.push(packet{r, file}, limit) {
 		s.log.Warn("engine session closed: the client does not read its packets")
 		s.close()
 	}
@@ -61,10 +67,10 @@ type outbox struct {
 	list []packet
 }
 
-func (o *outbox) push(p packet) bool {
+func (o *outbox) push(p packet, limit int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.list) >= sessionQueue {
+	if len(o.list) >= limit {
 		return false
 	}
 	o.list = append(o.list, p)

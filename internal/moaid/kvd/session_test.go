@@ -1,6 +1,7 @@
 package kvd
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -120,13 +121,30 @@ func TestAdoptedDescriptors(t *testing.T) {
 func TestOutboxIsBounded(t *testing.T) {
 	o := outbox{wake: make(chan struct{}, 1)}
 	n := 0
-	for o.push(packet{}) {
+	for o.push(packet{}, sessionQueue) {
 		n++
 	}
-	if n != sessionQueue || len(o.take()) != n || !o.push(packet{}) {
+	if n != sessionQueue || len(o.take()) != n || !o.push(packet{}, 1) {
 		t.Errorf("%d packets", n)
 	}
 	if 2*maxTransfers > sessionQueue {
 		t.Error("events of a scheduler that was away do not fit")
+	}
+}
+
+// A stranger that asks and does not read loses its session before its refusals
+// take memory worth mentioning.
+func TestStrangerThatDoesNotRead(t *testing.T) {
+	s := &session{log: slog.New(slog.DiscardHandler), out: outbox{wake: make(chan struct{}, 1)}}
+	closed := false
+	s.close = func() { closed = true }
+	for range strangerQueue {
+		s.refuse(1, enginesock.CodeUnauthorized, false, "no")
+	}
+	if closed {
+		t.Fatal("closed too early")
+	}
+	if s.refuse(1, enginesock.CodeUnauthorized, false, "no"); !closed || len(s.out.take()) != strangerQueue {
+		t.Error("the queue of a stranger grows")
 	}
 }
