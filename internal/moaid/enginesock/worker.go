@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,17 @@ func (w *WorkerClient) Stored(id string, ranges []kvcache.Range) {
 	w.sendStored(id, ranges)
 }
 
-func (w *WorkerClient) sendStored(id string, ranges []kvcache.Range) {
+// storedBatch is how many ranges surely fit a packet. After a time without a
+// daemon there may be more.
+const storedBatch = 1000
+
+func (w *WorkerClient) sendStored(id string, all []kvcache.Range) {
+	for ranges := range slices.Chunk(all, storedBatch) {
+		w.sendBatch(id, ranges)
+	}
+}
+
+func (w *WorkerClient) sendBatch(id string, ranges []kvcache.Range) {
 	w.s.start(&Stored{ID: id, Ranges: ranges}, nil, func(_ *OK, _ *os.File, err error) {
 		if errors.Is(err, ErrDown) {
 			return // repeated when the session is back
