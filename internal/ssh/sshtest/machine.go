@@ -65,6 +65,8 @@ type Machine struct {
 	probe    map[string]ProbeSection
 	calls    []Call
 	failures map[string][]Reply
+	left     int // writes until the machine does nothing any more; 0 means that it goes on
+	cut      bool
 	lock     struct {
 		token, owner string
 		fence        int64
@@ -175,6 +177,23 @@ func (m *Machine) FailNext(verb string, r Reply) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failures[verb] = append(m.failures[verb], r)
+}
+
+// CutAfter lets n more calls change something; then every such call, and every one about the lock, fails until [Machine.Mend].
+// So it looks to a machine when the run that changes it is killed.
+func (m *Machine) CutAfter(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left, m.cut = n+1, n == 0
+}
+
+// Mend ends what CutAfter did and reports whether it had come to the cut. The lock of the run that was cut off is old then.
+func (m *Machine) Mend() (wasCut bool) {
+	m.mu.Lock()
+	wasCut, m.left, m.cut = m.cut, 0, false
+	m.mu.Unlock()
+	m.Advance(time.Hour)
+	return wasCut
 }
 
 // Calls are the verbs and programs asked for so far.

@@ -133,6 +133,16 @@ func (m *Machine) record(verb string, args []string) (Reply, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls = append(m.calls, Call{Verb: verb, Args: slices.Clone(args)})
+	_, script := verbs[verb]
+	write := script && !slices.Contains(reads, verb)
+	if m.left > 0 && write {
+		if m.left--; m.left == 0 {
+			m.cut = true
+		}
+	}
+	if m.cut && (write || verb == "lock") {
+		return Reply{Stderr: "the run was killed", Exit: 137}, true
+	}
 	queue := m.failures[verb]
 	if len(queue) == 0 {
 		return Reply{}, false
