@@ -67,7 +67,7 @@ func sshAttribute() schema.Attribute {
 		Required: true, MarkdownDescription: "Where the machine is reached over SSH. A change moves nothing and restarts nothing.",
 		Attributes: map[string]schema.Attribute{
 			"host": schema.StringAttribute{
-				Required: true, MarkdownDescription: "Name or address.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+				Required: true, MarkdownDescription: "Name or address.", Validators: []validator.String{addressValidator{}},
 			},
 			"port": schema.Int64Attribute{
 				Optional: true, Computed: true, Default: int64default.StaticInt64(fleet.DefaultSSHPort),
@@ -95,7 +95,7 @@ func fabricAttribute() schema.Attribute {
 				Validators: []validator.List{listvalidator.SizeAtLeast(1)},
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 					"address": schema.StringAttribute{
-						Required: true, MarkdownDescription: "Address of this rail.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+						Required: true, MarkdownDescription: "Address of this rail.", Validators: []validator.String{addressValidator{specific: true}},
 					},
 					"port": schema.Int64Attribute{
 						Optional: true, Computed: true, Default: int64default.StaticInt64(fleet.DefaultFabricPort),
