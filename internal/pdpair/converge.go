@@ -161,15 +161,15 @@ func or(s, def string) string {
 	return s
 }
 
-// read asks every node's daemon for the pair. silent holds the errors of those that
-// did not answer.
+// read asks every node's daemon for the pair. Of a machine that cannot be reached
+// the word is empty, and silent holds the error.
 func (c *converger) read(ctx context.Context) (words map[string]string, silent []error) {
 	words = map[string]string{}
 	want := c.pools.registration(c.name)
 	for _, e := range c.pools.nodes() {
 		n := c.fleet.Node(e.Node.Coordinates)
 		if err := n.Verify(ctx); err != nil {
-			words[e.Node.Name] = stSilent
+			words[e.Node.Name] = ""
 			silent = append(silent, c.placed(e, err))
 			continue
 		}

@@ -184,8 +184,9 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	gone := len(words) > 0
 	for node, w := range words {
 		gone = gone && w == stMissing
-		if w == stSilent && len(silent) > 0 {
+		if w == "" {
 			// Of a machine that cannot be reached nothing new is known.
+			words[node] = stSilent
 			if old, ok := m.Ends.Elements()[node].(types.String); ok {
 				words[node] = old.ValueString()
 			}

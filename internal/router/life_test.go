@@ -231,6 +231,8 @@ func TestOwnership(t *testing.T) {
 	)
 }
 
+const kvdUnit = "moai-kvd.service"
+
 // TestUnreachableIsNotGone: a host that cannot be reached keeps the state of what is on it.
 func TestUnreachableIsNotGone(t *testing.T) {
 	l := newLab(t)
@@ -245,9 +247,23 @@ func TestUnreachableIsNotGone(t *testing.T) {
 				resource.TestCheckResourceAttr("moai_router.front", "trust.mi300x-0", "ok"),
 			),
 		},
+		// Nor does it hide what another host shows: a daemon that is stopped there.
 		resource.TestStep{
-			PreConfig: func() { l.mi300x.Server.Set(sshtest.Fault{}) },
-			Config:    l.config, PlanOnly: true,
+			PreConfig: func() {
+				_ = l.h100.OnUnit("stop", kvdUnit) // the fake's stop cannot fail
+				l.h100.SetUnit(kvdUnit, func(u *sshtest.Unit) { u.Active = "inactive" })
+			},
+			RefreshState: true, ExpectNonEmptyPlan: true,
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr("moai_pd_pair.main", "ends.mi300x-0", "ok"),
+				resource.TestCheckResourceAttr("moai_pd_pair.main", "ends.h100-0", "unresponsive"),
+				resource.TestCheckResourceAttr("moai_router.front", "trust.mi300x-0", "ok"),
+				resource.TestCheckResourceAttr("moai_router.front", "trust.h100-0", "unresponsive"),
+			),
+		},
+		resource.TestStep{PreConfig: func() { l.mi300x.Server.Set(sshtest.Fault{}) }, Config: l.config},
+		resource.TestStep{
+			Config: l.config, PlanOnly: true,
 		},
 		// What is on it stays in the state, and goes once it can be reached.
 		resource.TestStep{

@@ -108,11 +108,13 @@ func (r *Resource) lookTrust(ctx context.Context, m *model) diag.Diagnostics {
 		return diags
 	}
 	found, silent := trusted(ctx, r.fleet, s, m.PublicKey.ValueString())
-	if len(silent) > 0 {
-		for node, w := range found {
-			if old, ok := m.Trust.Elements()[node].(types.String); ok && w == service.Unresponsive {
-				found[node] = old.ValueString()
-			}
+	for node, w := range found {
+		if w != "" {
+			continue
+		}
+		found[node] = service.Unresponsive
+		if old, ok := m.Trust.Elements()[node].(types.String); ok {
+			found[node] = old.ValueString()
 		}
 	}
 	for _, err := range silent {

@@ -112,15 +112,15 @@ func (i *installer) unpinOne(ctx context.Context, s spec, e engineref.Ref) error
 	return s.placed(e, n.Manage().DeleteTrust(ctx, trustName(s.node.Name, s.name)))
 }
 
-// trusted asks every node of the pairs. silent holds the errors of those that could
-// not be reached.
+// trusted asks every node of the pairs. Of a machine that cannot be reached the word
+// is empty, and silent holds the error.
 func trusted(ctx context.Context, f *fleet.Fleet, s spec, key string) (found map[string]string, silent []error) {
 	found = map[string]string{}
 	want := s.trust(key)
 	for _, e := range s.nodes() {
 		n := f.Node(e.Node.Coordinates)
 		if err := n.Verify(ctx); err != nil {
-			found[e.Node.Name] = service.Unresponsive
+			found[e.Node.Name] = ""
 			silent = append(silent, s.placed(e, err))
 			continue
 		}
