@@ -154,3 +154,28 @@ func TestUnknownCodesAndNamesAreNoLabels(t *testing.T) {
 		t.Error("names of engines that are not there made labels")
 	}
 }
+
+// A claim that is taken back before its id is reserved: the prefill engine hears
+// of it, and does not keep its pages until a deadline.
+func TestEarlyClaimTakenBack(t *testing.T) {
+	n := newNode(t, "p", shortGrace)
+	f := n.engine("prefill", "prefill", testFingerprint())
+	must[*api.Pair](t, "pair")(n.c.PutPair(t.Context(), api.Pair{Name: "main", Prefill: []api.PeerEngine{{Node: "p", Engine: "prefill"}},
+		Decode: []api.PeerEngine{{Node: "d", Engine: "decode"}}}))
+	id := newID()
+	w := must[wire.ID](t, "id")(wire.ParseID(id))
+	if err := n.d.own.call(t.Context(), func() {
+		h := &heard{node: "d"}
+		ps := &peerSession{s: h, num: 1000, node: "d", up: true, known: map[string]kvcache.Fingerprint{"decode": testFingerprint()}}
+		n.d.sessions[ps.num] = ps
+		ps.queue = newSendQueue(n.d, h, 0)
+		n.d.claimed(ps, &wire.Claim{ID: w, SourceEngine: "prefill", ClaimantEngine: "decode", LifetimeMS: 60_000})
+		n.d.abortedBy(ps, &wire.Abort{ID: w, Code: wire.CodeNotNeeded, Reason: "released"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.sched.Reserve(id, 20, nil)
+	if end := f.released(id); end.Outcome != enginesock.Aborted {
+		t.Errorf("%+v", end)
+	}
+}

@@ -138,6 +138,11 @@ func (d *Daemon) abortedBy(ps *peerSession, m *wire.Abort) {
 	ev := transfer.PeerAbort{Session: ps.num, Code: peerCode(m.Code), Detail: clip(m.Reason)}
 	if c, ok := d.early[m.ID]; ok && c.ps == ps {
 		delete(d.early, m.ID)
+		// Whoever reserves it now would wait for a claim until a deadline. Half of
+		// the room stays for cancellations of gateways.
+		if len(d.cancelled) < maxEarly/2 {
+			d.cancelled[m.ID] = tombstone{ev.Detail, d.own.now().Add(d.timeouts.Claim)}
+		}
 	}
 	if t := d.sends[m.ID]; t != nil && t.node == ps.node {
 		_ = d.stepSend(t, ev)
