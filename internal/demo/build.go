@@ -17,14 +17,25 @@ func (w Workspace) Build(ctx context.Context) error {
 	for _, c := range []command{
 		{dir: w.Repo, env: env, argv: []string{"go", "run", "./internal/payload/build"}},
 		{dir: w.Repo, env: env, argv: append(append([]string{"go"}, reproducible...), "-o", w.Bin("terraform-provider-moai"), ".")},
-		{dir: w.Repo, env: env, argv: append(append([]string{"go"}, reproducible...), "-o", w.Bin("lab"), "./internal/lab/cmd/lab")},
 		{dir: filepath.Join(w.Repo, "internal", "moaid"), env: env, argv: append(append([]string{"go"}, reproducible...), "-o", w.Bin("moaid-lab"), "./cmd/moaid-lab")},
 	} {
 		if _, err := c.run(ctx); err != nil {
 			return err
 		}
 	}
+	if err := w.BuildLab(ctx); err != nil {
+		return err
+	}
 	return w.InstallProvider()
+}
+
+// BuildLab makes the lab program.
+func (w Workspace) BuildLab(ctx context.Context) error {
+	_, err := command{
+		dir: w.Repo, env: append(os.Environ(), "CGO_ENABLED=0"),
+		argv: []string{"go", "build", "-trimpath", "-buildvcs=false", "-o", w.Bin("lab"), "./internal/lab/cmd/lab"},
+	}.run(ctx)
+	return err
 }
 
 // InstallProvider links the provider into an unpacked filesystem mirror and

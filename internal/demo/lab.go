@@ -79,10 +79,15 @@ func (l Lab) Snapshot(ctx context.Context, host, file string) error {
 	return os.WriteFile(file, []byte(out), 0o600)
 }
 
-// Diff compares two snapshots; an error names every difference.
+// Diff compares two snapshots and prints the differences; any is an error.
 func (l Lab) Diff(ctx context.Context, before, after string) error {
-	_, err := l.run(ctx, nil, "diff", before, after)
-	return err
+	return l.Do(ctx, "diff", before, after)
+}
+
+// IsUp reports whether the lab has hosts.
+func (l Lab) IsUp(ctx context.Context) bool {
+	_, err := l.run(ctx, nil, "env", "--json")
+	return err == nil
 }
 
 // inside gives the argv that runs a command in the lab's network namespace, and
