@@ -15,6 +15,9 @@ import (
 // the examples use.
 var minCLI = [2]int{1, 11}
 
+// cliVariable names another CLI than terraform or tofu on PATH.
+const cliVariable = "MOAI_TF_CLI"
+
 // MissingError lists what the machine lacks; the demo then exits with status 3.
 type MissingError struct{ Needs []string }
 
@@ -49,7 +52,7 @@ func Require(ctx context.Context) (CLI, error) {
 // FindCLI finds terraform or tofu on PATH, or what MOAI_TF_CLI names.
 func FindCLI(ctx context.Context) (CLI, error) {
 	candidates := []string{"terraform", "tofu"}
-	if p := os.Getenv("MOAI_TF_CLI"); p != "" {
+	if p := os.Getenv(cliVariable); p != "" {
 		candidates = []string{p}
 	}
 	var tooOld []string

@@ -28,12 +28,17 @@ func (d Demo) Prepare(ctx context.Context) error {
 
 	d.N.Step("Boot three hosts with systemd and sshd: %s, %s, %s", GatewayHost, PrefillHost, DecodeHost)
 	lab := Lab{WS: d.WS, Out: d.N.Out}
+	wasUp := lab.IsUp(ctx)
 	if err := lab.Up(ctx); err != nil {
 		return err
 	}
-	if d.applied() {
+	if d.applied() && wasUp {
 		d.N.Say("there is a Terraform state of an earlier run: going on from it")
 		return nil
+	}
+	// A state without its hosts describes machines that are gone.
+	if err := os.RemoveAll(d.WS.Config()); err != nil {
+		return err
 	}
 	for _, h := range Hosts {
 		if err := lab.Snapshot(ctx, h, d.snapshot(h)); err != nil {
@@ -77,7 +82,7 @@ func (d Demo) Down(ctx context.Context) error {
 }
 
 func (d Demo) destroyAndCompare(ctx context.Context, lab Lab) error {
-	d.N.Step("terraform destroy")
+	d.N.Step("%s destroy", d.CLI.Path)
 	if err := d.inNamespace(ctx, "destroy"); err != nil {
 		return err
 	}
@@ -107,6 +112,9 @@ const StartVariable = "MOAI_DEMO_START"
 func (d Demo) Up(ctx context.Context) error {
 	d.N.Say("using %s %s", d.CLI.Path, d.CLI.Version)
 	if err := d.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := d.WS.RememberCLI(d.CLI); err != nil {
 		return err
 	}
 	return d.inNamespace(ctx, "drive")

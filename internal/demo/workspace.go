@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -70,6 +71,29 @@ func (w Workspace) Mirror() string { return w.path("mirror") }
 
 // CLIConfig is the CLI configuration that names the mirror.
 func (w Workspace) CLIConfig() string { return w.path("cli.tfrc") }
+
+// cliFile names the CLI that applied: a state of one is not for the other.
+func (w Workspace) cliFile() string { return w.path("cli") }
+
+// RememberCLI keeps which CLI applies.
+func (w Workspace) RememberCLI(c CLI) error {
+	if err := os.MkdirAll(w.path(), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(w.cliFile(), []byte(c.Path), 0o600)
+}
+
+// UseRememberedCLI makes FindCLI find the CLI that applied, if there is one.
+func (w Workspace) UseRememberedCLI() error {
+	b, err := os.ReadFile(w.cliFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Setenv(cliVariable, string(b))
+}
 
 // Log is everything that the CLI printed.
 func (w Workspace) Log() string { return w.path("cli.log") }

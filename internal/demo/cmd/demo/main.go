@@ -44,11 +44,16 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	cli, err := demo.Require(ctx)
+	ws, err := demo.FindWorkspace()
 	if err != nil {
 		return err
 	}
-	ws, err := demo.FindWorkspace()
+	if args[0] != "up" {
+		if err := ws.UseRememberedCLI(); err != nil {
+			return err
+		}
+	}
+	cli, err := demo.Require(ctx)
 	if err != nil {
 		return err
 	}
