@@ -131,6 +131,20 @@ func (d *Daemon) remove(kind, name string) {
 	}
 }
 
+// Draining reports whether an engine was told to take no new requests.
+func (d *Daemon) Draining(engine string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.drained[engine]
+}
+
+// SetDraining drains an engine, or not, behind the provider's back.
+func (d *Daemon) SetDraining(engine string, yes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drained[engine] = yes
+}
+
 // Link returns a link as it was put.
 func (d *Daemon) Link(name string) (api.Link, bool) {
 	d.mu.Lock()

@@ -108,7 +108,9 @@ func TestRegistrationStatus(t *testing.T) {
 	same.UID, same.MaxInFlight = 990, 64<<20 // the host's and the daemon's own
 	smaller := want
 	smaller.StagingBytes /= 2
-	for word, got := range map[string]*api.Engine{service.OK: &same, service.Changed: &smaller, service.Missing: nil} {
+	for word, got := range map[string]*api.EngineStatus{
+		service.OK: {Engine: same}, service.Changed: {Engine: smaller}, service.Missing: nil, "draining": {Engine: same, Draining: true},
+	} {
 		if s := registrationStatus(got, want); s != word {
 			t.Errorf("got %s, want %s", s, word)
 		}
@@ -130,6 +132,7 @@ func TestDying(t *testing.T) {
 		{systemd.Show{ActiveState: "active", NRestarts: 3}, 3, false},
 		{systemd.Show{ActiveState: "active", NRestarts: 4}, 3, true},
 		{systemd.Show{ActiveState: "activating", SubState: "auto-restart"}, 0, true},
+		{systemd.Show{ActiveState: "activating", SubState: "auto-restart-queued"}, 0, true},
 		{systemd.Show{ActiveState: "activating", SubState: "start"}, 0, false},
 		{systemd.Show{ActiveState: "failed"}, 0, true},
 	} {

@@ -212,7 +212,7 @@ func (i *installer) died(ctx context.Context, d desired, cause error) error {
 
 // observe looks at everything that belongs to the engine. registered is nil when
 // the daemon provably knows no such engine; asked is false when it did not answer.
-func (i *installer) observe(ctx context.Context, d desired) (found service.Found, registered *api.Engine, asked bool, err error) {
+func (i *installer) observe(ctx context.Context, d desired) (found service.Found, registered *api.EngineStatus, asked bool, err error) {
 	if found, err = d.service.Inspect(ctx, i.host); err != nil {
 		return found, nil, false, err
 	}
@@ -221,7 +221,7 @@ func (i *installer) observe(ctx context.Context, d desired) (found service.Found
 	st, err := i.node.Manage().GetEngine(bounded, d.spec.Name, 0)
 	switch {
 	case err == nil:
-		return found, &st.Engine, true, nil
+		return found, st, true, nil
 	case client.IsNotFound(err):
 		return found, nil, true, nil
 	case ctx.Err() != nil:
@@ -246,6 +246,7 @@ func (i *installer) uninstall(ctx context.Context, d desired, note func(string))
 		return d.service.Remove(ctx, i.host)
 	})
 	if err != nil {
+		i.resume(ctx, d.spec.Name)
 		return err
 	}
 	if err := i.unregister(ctx, d.spec.Name, d.service.Owner.Resource); err != nil {
@@ -277,6 +278,14 @@ func (i *installer) unregister(ctx context.Context, name, why string) error {
 		}
 	}
 	return i.node.Manage().DeleteEngine(ctx, name)
+}
+
+// resume takes a drain back after a removal that failed or was interrupted: the engine stays, so it should serve. It is
+// best effort, since whatever still drains shows in the next plan.
+func (i *installer) resume(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonLimit)
+	defer cancel()
+	_, _ = i.node.Manage().Drain(ctx, name, false)
 }
 
 // drain lets running requests end. It is a courtesy with a limit: an engine that

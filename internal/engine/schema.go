@@ -179,7 +179,7 @@ func computedAttributes() map[string]schema.Attribute {
 				"config":       text("The configuration file: `ok`, `changed` or `missing`."),
 				"service":      text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or systemd's own word, such as `inactive` or `failed`."),
 				"boot":         text("Start at boot: `enabled` or `disabled`."),
-				"registration": text("What the KV daemon knows of the engine: `ok`, `changed`, `missing`, or `unresponsive` when the daemon does not answer."),
+				"registration": text("What the KV daemon knows of the engine: `ok`, `changed`, `missing`, `draining` (takes no new requests, since a change or removal was interrupted; apply ends it), or `unresponsive` when the daemon does not answer."),
 			},
 		},
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
@@ -16,14 +17,19 @@ type status struct {
 // healthy is what every plan asks for.
 var healthy = status{Status: service.Healthy, registration: service.OK}
 
+// draining is the word for an engine that takes no new requests. Only a change that was interrupted leaves it so.
+const draining = "draining"
+
 // registrationStatus compares what the daemon knows with what it shall know. The
 // user id is the host's affair and not compared.
-func registrationStatus(got *api.Engine, want api.Engine) string {
+func registrationStatus(got *api.EngineStatus, want api.Engine) string {
 	switch {
 	case got == nil:
 		return service.Missing
-	case !sameRegistration(*got, want):
+	case !sameRegistration(got.Engine, want):
 		return service.Changed
+	case got.Draining:
+		return draining
 	}
 	return service.OK
 }
@@ -45,5 +51,5 @@ func needsRestart(a, b api.Engine) bool {
 // dying reports whether a unit that was just started ended since. base is how
 // often systemd had restarted it by then.
 func dying(f service.Found, base int) bool {
-	return slices.Contains([]string{"failed", "inactive"}, f.Unit.ActiveState) || f.Unit.NRestarts > base || f.Unit.SubState == "auto-restart"
+	return slices.Contains([]string{"failed", "inactive"}, f.Unit.ActiveState) || f.Unit.NRestarts > base || strings.Contains(f.Unit.SubState, "auto-restart")
 }

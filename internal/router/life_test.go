@@ -160,6 +160,51 @@ func TestChanges(t *testing.T) {
 	}})
 }
 
+// TestRemovalThatFails: an engine that is still there serves on, and one that was left draining is seen and healed.
+func TestRemovalThatFails(t *testing.T) {
+	l := newLab(t)
+	draining := func(want bool) error {
+		if got := l.h100.Daemon.Draining("prefill-0"); got != want {
+			return fmt.Errorf("prefill-0 is draining: %v, want %v", got, want)
+		}
+		return nil
+	}
+	l.run(t,
+		resource.TestStep{Config: l.config},
+		resource.TestStep{
+			PreConfig: func() { l.h100.FailNext("unit", sshtest.Reply{Stderr: "Failed to stop: interrupted", Exit: 70}) },
+			Config:    l.config, Taint: []string{"moai_engine.prefill"}, ExpectError: regexp.MustCompile(`(?s)Could not remove the engine`),
+		},
+		resource.TestStep{
+			PreConfig: func() {
+				if err := draining(false); err != nil {
+					t.Error(err)
+				}
+				l.h100.Daemon.SetDraining("prefill-0", true)
+			},
+			RefreshState: true, ExpectNonEmptyPlan: true,
+			Check: resource.TestCheckResourceAttr("moai_engine.prefill", "installed.registration", "draining"),
+		},
+		resource.TestStep{
+			Config:           l.config,
+			ConfigPlanChecks: resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}},
+			Check:            func(*terraform.State) error { return draining(false) },
+		},
+		resource.TestStep{
+			PreConfig: func() { l.h100.Daemon.SetDraining("prefill-0", true) }, Config: l.config,
+			ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+				plancheck.ExpectResourceAction("moai_engine.prefill", plancheck.ResourceActionUpdate),
+			}},
+			Check: func(*terraform.State) error {
+				if err := starts(l.h100, prefillUnit, 2); err != nil { // made anew once, and not for the drain
+					return err
+				}
+				return draining(false)
+			},
+		},
+	)
+}
+
 func importID(name, node, profile string, h *acctest.Host) string {
 	return strings.NewReplacer("name="+node, "name="+name+",node="+node, "profile="+node, "profile="+profile).Replace(h.ImportID())
 }
