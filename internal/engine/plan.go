@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
+	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 )
 
@@ -77,6 +80,9 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 		diags.AddError("Engine cannot be planned", err.Error()+".")
 		return diags
 	}
+	if diags.Append(fits(s, r.fleet.Node(node.Coordinates))...); diags.HasError() {
+		return diags
+	}
 	plan.setPlanned(d)
 	if node.Name == "" {
 		plan.EffectiveArgs = types.ListUnknown(types.StringType)
@@ -85,6 +91,17 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 	if state != nil && state.Ready.ValueBool() && state.Installed.Equal(plan.Installed) && state.EffectiveArgs.Equal(plan.EffectiveArgs) &&
 		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && sameStaging(*state, *plan) && state.ID.Equal(plan.ID) {
 		plan.Ready = types.BoolValue(true)
+	}
+	return diags
+}
+
+// fits refuses staging memory that the node's machine does not have, where somebody has asked it already.
+func fits(s engines.Spec, n *fleet.Node) diag.Diagnostics {
+	var diags diag.Diagnostics
+	f, ok := n.KnownFacts()
+	if ok && f.MemoryBytes > 0 && s.StagingBytes >= f.MemoryBytes {
+		diags.Append(diagnose.AtError(attributePath("staging.memory"), "Too much staging memory", fmt.Sprintf(
+			"%d bytes do not fit into the machine of node %s, which has %d bytes of memory for everything. Ask for less.", s.StagingBytes, n.Coordinates().Name, f.MemoryBytes)))
 	}
 	return diags
 }
@@ -111,7 +128,7 @@ func checkedSpec(m model) (engines.Kind, engines.Spec, diag.Diagnostics) {
 		return nil, engines.Spec{}, diags
 	}
 	for _, p := range k.Check(s) {
-		diags.AddAttributeError(attributePath(p.Attribute), p.Summary, p.Detail)
+		diags.Append(diagnose.AtError(attributePath(p.Attribute), p.Summary, p.Detail))
 	}
 	return k, s, diags
 }

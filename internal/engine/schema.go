@@ -17,6 +17,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 	"github.com/moai-dev/terraform-provider-moai/internal/quantity"
+	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
 )
 
 func resourceSchema(ctx context.Context) schema.Schema {
@@ -90,7 +91,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			MarkdownDescription: "Further arguments of the engine's program. Arguments that have an attribute of their own are refused.",
 		},
 		"reference": referenceAttribute(),
-		"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+		"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 			Create: true, Update: true, Delete: true, Read: true,
 			CreateDescription: "Default `5m`. An engine that runs but does not serve in time is not an error: `ready` is false, and the next apply goes on waiting.",
 			UpdateDescription: "Default `5m`.", DeleteDescription: "Default `5m`, of which running requests get up to 30 seconds.",

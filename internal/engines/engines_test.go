@@ -60,7 +60,7 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"kv_cache.dtype", `"bf16"`, func(s *Spec) { s.KVCache.DType = "fp8" }},
 		{"kv_cache.block_size", "16 32 64", func(s *Spec) { s.KVCache.BlockSize = 48 }},
 		{"on_transfer_failure", `"fail"`, func(s *Spec) { s.OnTransferFailure = "retry" }},
-		{"staging.memory", "1MiB", func(s *Spec) { s.StagingBytes = 100 }},
+		{"staging.memory", "16 MiB", func(s *Spec) { s.StagingBytes = 100 }},
 		{"ingest.max_in_flight", "staging.memory", func(s *Spec) { s.MaxInFlight = 1 << 40 }},
 		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--x=1", "--model=y"} }},
 		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-http-socket"} }},

@@ -103,8 +103,11 @@ func (k reference) Check(s Spec) []Problem {
 			s.KVCache.BlockSize, strings.Trim(fmt.Sprint(referenceBlockSizes), "[]"))
 	}
 	ps = oneOf(ps, "on_transfer_failure", string(s.OnTransferFailure), "Value not supported", OnFailures)
-	if s.StagingBytes < MinStaging {
-		add("staging.memory", "Too little staging memory", "%d bytes are less than 1MiB, which no transfer fits in.", s.StagingBytes)
+	if least := int64(MinStaging * max(s.Parallel.Tensor, 1)); s.StagingBytes < least {
+		add("staging.memory", "Too little staging memory", "%d bytes are less than the %d MiB that one block of a prompt may need. Leave it out for %d MiB.", s.StagingBytes, least>>20, DefaultStaging>>20)
+	}
+	if s.StagingBytes > MaxStaging {
+		add("staging.memory", "Too much staging memory", "%d bytes are more than any host has (%d TiB). Check the unit.", s.StagingBytes, MaxStaging>>40)
 	}
 	if s.MaxInFlight < 0 || s.MaxInFlight > s.StagingBytes {
 		add("ingest.max_in_flight", "More in flight than there is memory for", "%d bytes in flight do not fit into %d bytes of staging.memory.", s.MaxInFlight, s.StagingBytes)

@@ -108,8 +108,12 @@ type Reference struct {
 // DefaultStaging is the host memory for KV on its way, in bytes.
 const DefaultStaging = 256 << 20
 
-// MinStaging is the least that the daemon accepts as an arena, in bytes.
-const MinStaging = 1 << 20
+// MinStaging is the least that is of use, in bytes a rank: the pages of one block in every layer of a large model, an
+// own page for each, need about that much, and less would refuse every transfer. The daemon itself takes less.
+const MinStaging = 16 << 20
+
+// MaxStaging is more than any host has, in bytes: it catches a mistyped unit where nothing is known of the host.
+const MaxStaging = 64 << 40
 
 // nameRE is the management API's rule for names.
 var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)

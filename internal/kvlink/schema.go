@@ -17,6 +17,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
+	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
 )
 
 const (
@@ -56,7 +57,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 				Optional: true, Computed: true, Default: int64default.StaticInt64(defaultStreams),
 				MarkdownDescription: "Data streams, 1 to 16. Default `4`.", Validators: []validator.Int64{int64validator.Between(1, maxStreams)},
 			},
-			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+			"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 				Create: true, Update: true, Delete: true, Read: true,
 				CreateDescription: "Default `2m`.", UpdateDescription: "Default `2m`.", DeleteDescription: "Default `2m`.", ReadDescription: "Default `1m`.",
 			}),

@@ -18,6 +18,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/facts"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
 )
 
 // When to look at a machine that has no state yet.
@@ -43,7 +44,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 				"`never`: the first plan connects to nothing. Default `auto`.",
 			Validators: []validator.String{stringvalidator.OneOf(probeAuto, probeNever)},
 		},
-		"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+		"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 			Create: true, Update: true, Delete: true, Read: true,
 			CreateDescription: "Default `5m`.", UpdateDescription: "Default `5m`.", DeleteDescription: "Default `5m`.",
 			ReadDescription: "Default `1m`. A machine that does not answer in time keeps its last known state, with a warning.",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
 )
 
 func resourceSchema(ctx context.Context) schema.Schema {
@@ -52,7 +53,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 				MarkdownDescription: "Links between the nodes of prefill and decode engines, each given whole: `links = [moai_kv_link.x]`. Every node of a prefill engine must be linked with every node of a decode engine.",
 				Validators:          []validator.List{listvalidator.SizeAtLeast(1), engineref.Whole("[moai_kv_link.x]", "name", "nodes")},
 			},
-			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+			"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 				Create: true, Update: true, Delete: true, Read: true,
 				CreateDescription: "Default `5m`.", UpdateDescription: "Default `5m`.", DeleteDescription: "Default `2m`.", ReadDescription: "Default `1m`.",
 			}),

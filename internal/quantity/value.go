@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 )
 
 // dimension is what a quantity measures. It is a type parameter and not a field
@@ -112,7 +114,7 @@ func (v Value[D]) StringSemanticEquals(_ context.Context, o basetypes.StringValu
 // ValidateAttribute refuses what cannot be read.
 func (v Value[D]) ValidateAttribute(_ context.Context, req xattr.ValidateAttributeRequest, resp *xattr.ValidateAttributeResponse) {
 	if _, err := v.Amount(); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid quantity", err.Error())
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid quantity", err.Error()+"."))
 	}
 }
 

@@ -219,7 +219,12 @@ func TestRefusedByThePlan(t *testing.T) {
 		step(`links   = [moai_kv_link.main]`, "links = [moai_kv_link.main]\n  flex = [moai_engine.decode]", `Engines cannot change sides`),
 		step(`listen = "0.0.0.0:8000"`, `listen = "8000"`, `(?s)Invalid address.*"0\.0\.0\.0:8000"`),
 		step(`role    = "decode"`, `role = "both"`+"\n  kv_connector = \"none\"", `(?s)Engine moves no KV`),
-		step(`role    = "decode"`, `role = "decode"`+"\n  staging = { memory = \"256\" }", `(?s)Invalid quantity.*no unit`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  staging = { memory = \"256\" }", `(?s)Invalid quantity.*no unit.*Attribute:\s+staging\.memory`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  staging = { memory = \"1KiB\" }", `(?s)Too little staging memory.*16\s+MiB.*Attribute:\s+staging\.memory`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  staging = { memory = \"900TiB\" }", `(?s)Too much staging memory.*any\s+host.*Attribute:\s+staging\.memory`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  staging = { memory = \"60TiB\" }", `(?s)Too much staging memory.*node\s+mi300x-0.*Attribute:\s+staging\.memory`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  kv_cache = { block_size = 7 }", `(?s)Block size not supported.*Attribute:\s+kv_cache\.block_size`),
+		step(`role    = "decode"`, `role = "decode"`+"\n  timeouts = { create = \"soon\" }", `(?s)Invalid duration.*"soon".*Attribute:\s+timeouts\.create`),
 	)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
+	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
 )
 
 const (
@@ -49,7 +50,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 				MarkdownDescription: "Address and port for clients, plain HTTP. Default `0.0.0.0:8000`.",
 				Validators:          []validator.String{listenValidator{}},
 			},
-			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
+			"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 				Create: true, Update: true, Delete: true, Read: true,
 				CreateDescription: "Default `5m`.", UpdateDescription: "Default `5m`.", DeleteDescription: "Default `5m`.", ReadDescription: "Default `1m`.",
 			}),
