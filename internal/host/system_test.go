@@ -162,12 +162,25 @@ func TestUnitScript(t *testing.T) {
 	tool("systemctl", `case "$*" in
 "show -p LoadState -- gone.service") echo LoadState=not-found;;
 "show -p LoadState -- "*) echo LoadState=loaded;;
+"show -p InvocationID -- "*) echo "InvocationID=$(cat "$0.id")";;
 "show "*) shift $#; printf 'Id=a.service\nLoadState=loaded\nActiveState=active\n\nId=b.service\nLoadState=not-found\nActiveState=inactive\n';;
 *good*|daemon-reload) ;;
 *) echo "Failed: $*" >&2; exit 5;;
 esac
 `)
-	tool("journalctl", `echo "last words of $2"`)
+	tool("journalctl", `case $1 in
+_SYSTEMD_INVOCATION_ID=silent) ;;
+_SYSTEMD_INVOCATION_ID=*) echo "start ${1#*=} or ${3#*=} says no";;
+*) echo "last words of $2";;
+esac
+`)
+	start := func(id string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "systemctl.id"), []byte(id), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start("")
 	s := sshtest.New(t, sshtest.Shell(dir, "PATH="+dir+":"+os.Getenv("PATH")))
 	h := host.New(connect(t, s), host.Options{LockPath: filepath.Join(dir, "lock")})
 	ctx := t.Context()
@@ -178,6 +191,23 @@ esac
 		t.Errorf("stop: %v", err)
 	}
 	if err := h.EnableNow(ctx, "bad.service"); err == nil || !strings.Contains(err.Error(), "last words of bad.service") {
+		t.Errorf("enable: %v", err)
+	}
+	start("silent")
+	if log, err := h.JournalTail(ctx, "bad.service", 5); err != nil || log != "last words of bad.service\n" {
+		t.Errorf("a start that said nothing: %q, %v", log, err)
+	}
+	start("0123")
+	if log, err := h.JournalTail(ctx, "bad.service", 5); err != nil || log != "start 0123 or 0123 says no\n" {
+		t.Errorf("a start's own lines: %q, %v", log, err)
+	}
+	// The cause comes before what systemctl says of it, and nothing of an earlier start.
+	err := h.EnableNow(ctx, "bad.service")
+	cause, said := -1, -1
+	if err != nil {
+		cause, said = strings.Index(err.Error(), "start 0123"), strings.Index(err.Error(), "Failed: enable --now")
+	}
+	if cause < 0 || said < cause || strings.Contains(err.Error(), "last words") {
 		t.Errorf("enable: %v", err)
 	}
 	_, units, err := h.Inspect(ctx, nil, []string{"a.service", "b.service"})

@@ -1,2 +1,2 @@
 # Arguments: unit, number of lines.
-exec journalctl -u "$1" -n "$2" --no-pager -o short-iso -q
+journal "$1" "$2" short-iso

@@ -30,3 +30,13 @@ there() {
 	absent "$err" && return 1
 	die 74 "cannot look at $1: $err"
 }
+# journal UNIT LINES FORMAT: the last lines of the unit's last start: its own, and systemd's about it. Where that start
+# cannot be told, or has said nothing yet, the unit's last lines.
+journal() {
+	id=$(systemctl show -p InvocationID -- "$1" 2>/dev/null) || id=
+	id=${id#InvocationID=}
+	lines=
+	[ -n "$id" ] && lines=$(journalctl "_SYSTEMD_INVOCATION_ID=$id" + "INVOCATION_ID=$id" -n "$2" --no-pager -o "$3" -q 2>/dev/null)
+	[ -n "$lines" ] || lines=$(journalctl -u "$1" -n "$2" --no-pager -o "$3" -q)
+	printf '%s\n' "$lines"
+}

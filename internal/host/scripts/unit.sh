@@ -23,8 +23,9 @@ stop | disable | disable-now | reset-failed)
 	fi
 	;;
 esac
-printf '%s\n' "$said" >&2
+# The program's own words are the cause; systemctl's only say that there is one.
 case $verb in
-start | restart | enable-now) journalctl -u "$unit" -n 15 --no-pager -o cat >&2 2>/dev/null ;;
+start | restart | enable-now) journal "$unit" 15 cat >&2 2>/dev/null ;;
 esac
+printf '%s\n' "$said" >&2
 exit 70
