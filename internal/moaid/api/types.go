@@ -194,4 +194,7 @@ type EngineSummary struct {
 	Draining   bool         `json:"draining"`
 	Generation string       `json:"generation,omitempty"`
 	Stats      *EngineStats `json:"stats,omitempty"`
+	// Peers are the nodes with whose daemons the engine's daemon has a session
+	// now, ascending: KV can come from there and go there. Nil says nothing.
+	Peers []string `json:"peers"`
 }

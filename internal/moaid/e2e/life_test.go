@@ -19,7 +19,7 @@ import (
 func quick() rig.Options {
 	return rig.Options{Timeouts: transfer.Timeouts{
 		Reserve: 2 * time.Second, Offer: 2 * time.Second, Claim: 2 * time.Second, Progress: 2 * time.Second,
-		Load: 2 * time.Second, Return: time.Second, Grace: 200 * time.Millisecond, Retain: time.Minute,
+		Load: 2 * time.Second, Return: time.Second, Absent: time.Second, Grace: 200 * time.Millisecond, Retain: time.Minute,
 	}}
 }
 

@@ -3,6 +3,7 @@ package kvd
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
@@ -25,7 +26,8 @@ type engine struct {
 	draining   bool
 	gone       bool // deleted
 	stats      *api.EngineStats
-	http       string // why the HTTP socket does not answer; empty if it does
+	statsAt    transfer.Instant // when they came
+	http       string           // why the HTTP socket does not answer; empty if it does
 	stopProbe  func()
 	outbox     []enginesock.Reply // events while there is no scheduler
 	wantRoom   bool
@@ -123,9 +125,20 @@ func (e *engine) tell(r enginesock.Reply) {
 	}
 }
 
-func (e *engine) status(incompatible []string) api.EngineStatus {
+// statsLife is how long load feedback says something: engines send it every second.
+const statsLife = 5 * time.Second
+
+// load is the last load feedback, nil if it is too old to say anything of now.
+func (e *engine) load(now transfer.Instant) *api.EngineStats {
+	if e.stats == nil || now.Sub(e.statsAt) > statsLife {
+		return nil
+	}
+	return e.stats
+}
+
+func (e *engine) status(now transfer.Instant, incompatible []string) api.EngineStatus {
 	why := e.notReady()
-	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Generation: e.generation, Draining: e.draining, Stats: e.stats, StagingFree: e.stagingFree(), Incompatible: incompatible}
+	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Generation: e.generation, Draining: e.draining, Stats: e.load(now), StagingFree: e.stagingFree(), Incompatible: incompatible}
 }
 
 // checkEngine reports which attribute of a registration is wrong, and why.

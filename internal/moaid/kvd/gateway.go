@@ -15,12 +15,9 @@ func (d *Daemon) gatewayHandler() http.Handler {
 		w.WriteHeader(http.StatusOK)
 	})
 	mux.HandleFunc("GET /engines", func(w http.ResponseWriter, r *http.Request) {
-		list := []api.EngineSummary{}
+		var list []api.EngineSummary
 		if err := d.own.call(r.Context(), func() {
-			for _, name := range slices.Sorted(maps.Keys(d.engines)) {
-				e := d.engines[name]
-				list = append(list, api.EngineSummary{Name: name, EngineRole: e.reg.EngineRole, Ready: e.notReady() == "", Reason: e.notReady(), Draining: e.draining, Generation: e.generation, Stats: e.stats})
-			}
+			list = d.summaries()
 		}); err != nil {
 			respond(w, err)
 			return
@@ -35,4 +32,19 @@ func (d *Daemon) gatewayHandler() http.Handler {
 		d.cancelRequest(w, r, "the client has left")
 	})
 	return mux
+}
+
+// summaries is what gateways see of the engines.
+func (d *Daemon) summaries() []api.EngineSummary {
+	now := d.own.now()
+	peers := slices.AppendSeq([]string{}, maps.Keys(d.peers)) // empty is not the same as missing
+	slices.Sort(peers)
+	list := []api.EngineSummary{}
+	for _, name := range slices.Sorted(maps.Keys(d.engines)) {
+		e := d.engines[name]
+		why := e.notReady()
+		list = append(list, api.EngineSummary{Name: name, EngineRole: e.reg.EngineRole, Ready: why == "", Reason: why, Draining: e.draining,
+			Generation: e.generation, Stats: e.load(now), Peers: peers})
+	}
+	return list
 }

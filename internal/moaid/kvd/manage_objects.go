@@ -347,7 +347,7 @@ func (d *Daemon) engineStatus(ctx context.Context, name string) (api.EngineStatu
 	found := false
 	err := d.own.call(ctx, func() {
 		if e := d.engines[name]; e != nil {
-			found, st = true, e.status(d.incompatible(e))
+			found, st = true, e.status(d.own.now(), d.incompatible(e))
 		}
 	})
 	if err == nil && !found {

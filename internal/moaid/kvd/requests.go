@@ -79,6 +79,7 @@ func (d *Daemon) dispatch(s *session, req enginesock.Request) error {
 	case *enginesock.Loaded:
 		return d.onLoaded(s, m)
 	case *enginesock.Stats:
+		s.engine.statsAt = d.own.now()
 		s.engine.stats = &api.EngineStats{Waiting: m.Waiting, Running: m.Running, KVBlocksFree: m.KVBlocksFree, KVBlocksTotal: m.KVBlocksTotal, StepMicrosP50: m.StepMicrosP50, StepMicrosP99: m.StepMicrosP99}
 		s.ok(seq)
 		return nil

@@ -32,7 +32,7 @@ func (d *Daemon) getStatus(w http.ResponseWriter, r *http.Request) {
 	err := d.own.call(r.Context(), func() {
 		for _, name := range slices.Sorted(maps.Keys(d.engines)) {
 			e := d.engines[name]
-			st.Engines = append(st.Engines, e.status(d.incompatible(e)))
+			st.Engines = append(st.Engines, e.status(d.own.now(), d.incompatible(e)))
 		}
 		for _, t := range d.sends {
 			if !t.m.State().Terminal() {

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 )
@@ -21,6 +22,7 @@ type Receiver struct {
 	o         ReceiverOptions
 	state     State
 	deadline  Instant
+	patience  Instant // while claimed: the deadline if there is a session with the peer
 	end       Ended
 	verdict   Verdict
 	connector *Claim // the engine's own claim; nil while only held
@@ -52,11 +54,12 @@ type recvRank struct {
 // NewReceiver begins with a claim: the engine's, or nil for a request that the
 // daemon holds.
 func NewReceiver(now Instant, o ReceiverOptions, c *Claim) *Receiver {
-	r := &Receiver{o: o, state: Claimed, deadline: now.Add(o.Timeouts.Claim), ranks: make([]recvRank, o.Ranks), reports: make([]int8, o.Ranks)}
+	r := &Receiver{o: o, ranks: make([]recvRank, o.Ranks), reports: make([]int8, o.Ranks)}
 	if c != nil {
 		cc := *c
 		r.connector, r.from = &cc, c.From
 	}
+	r.claimed(now, o.Timeouts.Claim)
 	return r
 }
 
@@ -128,6 +131,7 @@ func (r *Receiver) onUp(now Instant, e PeerUp) []Effect {
 	if r.offer != nil && r.instance != e.Instance {
 		return append(out, r.finish(now, Ended{Aborted, CodePeerGone, "the prefill node's daemon was restarted"}, false)...)
 	}
+	r.deadline = r.patience
 	return append(out, SendClaim{r.peer})
 }
 
@@ -141,10 +145,31 @@ func (r *Receiver) onDown(now Instant, e PeerDown) []Effect {
 	}
 	out := r.giveBack(nil, r.given)
 	r.asked = 0
-	if r.state == Offered || r.state == Receiving {
-		r.state, r.deadline = Claimed, now.Add(r.o.Timeouts.Return)
+	switch r.state {
+	case Offered, Receiving:
+		r.claimed(now, r.o.Timeouts.Return)
+	case Claimed:
+		r.missing(now)
 	}
 	return out
+}
+
+// claimed waits for an offer, for at most d.
+func (r *Receiver) claimed(now Instant, d time.Duration) {
+	r.state, r.patience = Claimed, now.Add(d)
+	r.deadline = r.patience
+	if r.peer == 0 {
+		r.missing(now)
+	}
+}
+
+// missing shortens the wait while there is no session with the peer. What has
+// arrived is worth more patience than a transfer that has not begun, which costs
+// a client time and may as well be computed here.
+func (r *Receiver) missing(now Instant) {
+	if r.moved == 0 {
+		r.deadline = min(r.patience, now.Add(r.o.Timeouts.Absent))
+	}
 }
 
 func (r *Receiver) onOffer(now Instant, e PeerOffer) []Effect {
@@ -379,7 +404,7 @@ func (r *Receiver) onClaim(now Instant, e Claim) ([]Effect, error) {
 	case Ready:
 		r.verdict = Verdict{}
 		if r.peer == 0 {
-			r.state, r.deadline = Claimed, now.Add(r.o.Timeouts.Return)
+			r.claimed(now, r.o.Timeouts.Return)
 			return nil, nil
 		}
 		return r.fetch(now), nil

@@ -71,7 +71,8 @@ type Timeouts struct {
 	Claim    time.Duration // claimed without offer, and claimed without grant
 	Progress time.Duration // receiver: granted without verified bytes; the sender waits twice as long
 	Load     time.Duration // ready without every rank's report; the sender waits half as long again
-	Return   time.Duration // for a lost peer to return
+	Return   time.Duration // for a lost peer to return, when something of the transfer has arrived
+	Absent   time.Duration // receiver: without a session with the peer, while nothing has arrived
 	Grace    time.Duration // for engines to stop touching pages of an ended transfer
 	Retain   time.Duration // an ended transfer is remembered
 }
@@ -80,7 +81,7 @@ type Timeouts struct {
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		Reserve: 60 * time.Second, Offer: 60 * time.Second, Claim: 60 * time.Second, Progress: 30 * time.Second,
-		Load: 60 * time.Second, Return: 30 * time.Second, Grace: 5 * time.Second, Retain: 60 * time.Second,
+		Load: 60 * time.Second, Return: 30 * time.Second, Absent: 3 * time.Second, Grace: 5 * time.Second, Retain: 60 * time.Second,
 	}
 }
 
