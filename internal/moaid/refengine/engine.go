@@ -115,7 +115,7 @@ func (e *Engine) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// report sends load feedback once a second.
+// report sends load feedback once a second, and when nothing is left to do.
 func (e *Engine) report(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -124,6 +124,7 @@ func (e *Engine) report(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
+		case <-e.Sched.Idle():
 		}
 		s := e.Sched.Stats()
 		e.scheduler.Report(enginesock.Stats{Waiting: s.Waiting, Running: s.Running, KVBlocksFree: s.BlocksFree, KVBlocksTotal: s.BlocksTotal,

@@ -118,6 +118,23 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	}
 }
 
+// The end of the last request is told at once: until the next report, a router
+// would think that somebody waits here.
+func TestIdleIsTold(t *testing.T) {
+	e, s := start(t, nil)
+	for range 2 {
+		post(t.Context(), t, s, "/v1/completions", `{"prompt":"a","max_tokens":12,"ignore_eos":true}`)
+		select {
+		case <-e.Sched.Idle():
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing was told")
+		}
+		if st := e.Sched.Stats(); st.Waiting+st.Running != 0 {
+			t.Errorf("idle, with %+v", st)
+		}
+	}
+}
+
 func TestStreamedEqualsWhole(t *testing.T) {
 	_, s := start(t, nil)
 	const ask = `{"prompt":"Hello, world","max_tokens":12,"ignore_eos":true,"return_token_ids":true`

@@ -38,6 +38,7 @@ type Scheduler struct {
 	stopped bool
 	wake    chan struct{}
 	stats   Stats
+	idle    chan struct{} // holds one token after the last request has ended
 
 	pool    *pool
 	waiting []*Request // first come, first served; preempted ones at the front
@@ -60,7 +61,7 @@ var ErrStopped = errors.New("the engine is stopping")
 func New(cfg Config, model *transformer.Model, cache *transformer.Cache, conn Connector, worker Worker, met *metrics.Set) *Scheduler {
 	met.BlocksTotal.Set(float64(cfg.Blocks))
 	return &Scheduler{cfg: cfg, model: model, cache: cache, fp: cache.Fingerprint(), conn: conn, worker: worker, met: met,
-		wake: make(chan struct{}, 1), pool: newPool(cfg.Blocks), stats: Stats{BlocksFree: cfg.Blocks, BlocksTotal: cfg.Blocks}}
+		wake: make(chan struct{}, 1), idle: make(chan struct{}, 1), pool: newPool(cfg.Blocks), stats: Stats{BlocksFree: cfg.Blocks, BlocksTotal: cfg.Blocks}}
 }
 
 // Fits reports why a request can never run here.
@@ -112,6 +113,10 @@ func (s *Scheduler) Stats() Stats {
 	defer s.mu.Unlock()
 	return s.stats
 }
+
+// Idle gives one token each time that the last request has ended: what Stats said
+// before that would keep requests away from an engine that has nothing to do.
+func (s *Scheduler) Idle() <-chan struct{} { return s.idle }
 
 // idleCheck bounds how long the loop sleeps while requests wait, since deadlines
 // pass without an event.
@@ -234,10 +239,17 @@ func (s *Scheduler) observe() {
 	s.met.Running.Set(float64(len(s.running)))
 	s.met.BlocksFree.Set(float64(len(s.pool.free)))
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.stats.Waiting + s.stats.Running
 	s.stats.Waiting, s.stats.Running = len(s.waiting)+len(s.loading), len(s.running)
 	s.stats.BlocksFree = len(s.pool.free)
 	s.stats.StepP50, s.stats.StepP99 = s.steps.quantiles()
-	s.mu.Unlock()
+	if was > 0 && s.stats.Waiting+s.stats.Running == 0 {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func isEOS(token int) bool { return token == refmodel.EOS }
