@@ -66,7 +66,7 @@ func (x *exchange) runDecode(ctx context.Context) error {
 		x.decode.end(route.Failure)
 		x.g.fleet.lost(x.decode.e.Node, de.err)
 		x.tried[x.decode.e] = true
-		next, same := x.g.fleet.another(x.pool, x.poolAt, x.tried)
+		next, same := x.g.fleet.another(x.pool, x.poolAt, x.prefill, x.tried)
 		if next == nil {
 			x.abandon(ctx)
 			return x.nobody(failed)
@@ -207,6 +207,10 @@ func (x *exchange) verdict(h http.Header) {
 			code = "other"
 		}
 		x.rec.reason = "transfer_failed" // decode computes the prompt itself
+		if code == "peer_gone" && x.prefill.e.Node != x.decode.e.Node {
+			// Decode's daemon cannot say so: prefill would keep the pages until a deadline.
+			x.g.cancelTransfer(x.r.Context(), x.id, x.prefill)
+		}
 	default:
 		verdict, code = "missing", ""
 	}

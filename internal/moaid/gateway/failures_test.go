@@ -220,6 +220,22 @@ func TestTransferFailed(t *testing.T) {
 	b.metric(`moai_router_requests_total{reason="transfer_failed",route="pd"} 1`)
 }
 
+// Pages at prefill are free at once when decode's daemon cannot say that nobody
+// will come for them.
+func TestTransferFailedForLackOfALink(t *testing.T) {
+	b := newBench(t, setup{decode: []func(http.ResponseWriter, call){func(w http.ResponseWriter, _ call) {
+		w.Header().Set("X-Moai-Transfer-Verdict", "failed; code=peer_gone")
+		_, _ = io.WriteString(w, "{}")
+	}}})
+	resp, _ := b.post(`{"prompt":"a"}`)
+	if id := recv(t, b.p.cancels, "prefill's cancel"); id != resp.Header.Get("X-Moai-Transfer") {
+		t.Errorf("cancelled %s, the answer has %v", id, resp.Header)
+	}
+	if len(b.d[0].cancels) != 0 {
+		t.Error("decode's request was cancelled")
+	}
+}
+
 func TestWrongKeyIsRefused(t *testing.T) {
 	other, _ := newKey(t)
 	b := newBench(t, setup{change: func(c *config.RouterConfig) {

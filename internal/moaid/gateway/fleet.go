@@ -102,10 +102,14 @@ func (f *fleet) choose(pools []route.Pool, split bool, tried route.Tried) (prefi
 }
 
 // another picks a further decode engine, nil if there is none.
-func (f *fleet) another(pools []route.Pool, pool int, tried route.Tried) (decode *lease, same bool) {
+func (f *fleet) another(pools []route.Pool, pool int, prefill *lease, tried route.Tried) (decode *lease, same bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e, same := route.ChooseDecode(time.Now(), pools, pool, tried)
+	var from *route.Engine
+	if prefill != nil {
+		from = prefill.e
+	}
+	e, same := route.ChooseDecode(time.Now(), pools, pool, from, tried)
 	if e == nil {
 		return nil, false
 	}
@@ -173,6 +177,7 @@ func (f *fleet) poll(ctx context.Context, n *upstream.Node) error {
 	}
 	f.report(n.Name, func(e *route.Engine) (route.State, string, int) {
 		s, ok := by[e.Engine]
+		e.Peers(s.Peers)
 		waiting := 0
 		if s.Stats != nil {
 			waiting = s.Stats.Waiting

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/config"
@@ -201,6 +202,37 @@ func TestPrefillDownThenUp(t *testing.T) {
 	}
 	if status, text := b.get("/health"); status != 200 || !strings.Contains(text, `"status":"ok"`) {
 		t.Errorf("health %d %s", status, text)
+	}
+}
+
+// Requests do not go through prefill while no KV could come from there, and do
+// again as soon as decode's daemon has its session back.
+func TestLinkDownThenUp(t *testing.T) {
+	b := newBench(t, setup{})
+	health := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; {
+			_, text := b.get("/health")
+			if strings.Contains(text, want) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("health is %s, not %s", text, want)
+			}
+		}
+	}
+	b.d[0].set(api.EngineSummary{Ready: true, Peers: []string{}})
+	health(`"status":"degraded"`)
+	health(`"route":"decode-only","reason":"link_down"`)
+	resp, _ := b.post(`{"prompt":"a"}`)
+	if r := resp.Header.Get("X-Moai-Route"); resp.StatusCode != 200 || r != "decode-only; reason=link_down; d=d0/e" || len(b.p.calls) != 0 {
+		t.Errorf("got %d, route %q, %d calls of prefill", resp.StatusCode, r, len(b.p.calls))
+	}
+	b.metric(`moai_router_decode_only_total{reason="link_down"} 1`)
+	b.d[0].set(api.EngineSummary{Ready: true, Peers: []string{"p"}})
+	health(`"status":"ok"`)
+	if resp, _ := b.post(`{"prompt":"a"}`); !strings.HasPrefix(resp.Header.Get("X-Moai-Route"), "pd;") {
+		t.Errorf("route %q after recovery", resp.Header.Get("X-Moai-Route"))
 	}
 }
 

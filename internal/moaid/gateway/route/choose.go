@@ -17,6 +17,7 @@ const (
 	ReasonDraining    = "prefill_draining"
 	ReasonCircuitOpen = "prefill_circuit_open"
 	ReasonNoDecode    = "pair_without_decode" // prefill is there, but decode only in another pair
+	ReasonLinkDown    = "link_down"           // both are there, and no KV can come from one to the other
 )
 
 // Choice is who serves a request.
@@ -31,36 +32,39 @@ type Choice struct {
 type Tried map[*Engine]bool
 
 // Choose picks the engines for a request. It wants a prefill engine if split is
-// set. The least loaded wins, then the one that stands first, so that the same
-// state always gives the same choice.
+// set, and then a decode engine that KV can come to from there. The least loaded
+// wins, then the one that stands first, so that the same state always gives the
+// same choice.
 func Choose(now time.Time, pools []Pool, split bool, tried Tried) Choice {
 	c := Choice{Pool: -1}
 	if split {
 		c.Reason = why(now, pools)
 		for i, p := range pools {
-			if best(now, p.Decode, tried) == nil {
-				continue
-			}
-			if e := best(now, p.Prefill, tried); e != nil && (c.Prefill == nil || less(e, c.Prefill)) {
+			e := best(now, p.Prefill, tried, func(e *Engine) bool { return best(now, p.Decode, tried, linkedTo(e)) != nil })
+			switch {
+			case e != nil && (c.Prefill == nil || less(e, c.Prefill)):
 				c.Prefill, c.Pool, c.Reason = e, i, ""
+			case c.Prefill == nil && best(now, p.Prefill, tried, nil) != nil && best(now, p.Decode, tried, nil) != nil:
+				c.Reason = ReasonLinkDown
 			}
 		}
 	}
-	c.Decode, _ = ChooseDecode(now, pools, c.Pool, tried)
+	c.Decode, _ = ChooseDecode(now, pools, c.Pool, c.Prefill, tried)
 	return c
 }
 
-// ChooseDecode picks a decode engine: in the pool with the index pool if it has
-// one, else in any. same says that it is of that pool, so that it may read the
-// prefill engine's KV. An engine that tripped is better than none.
-func ChooseDecode(now time.Time, pools []Pool, pool int, tried Tried) (e *Engine, same bool) {
-	if pool >= 0 {
-		if e := best(now, pools[pool].Decode, tried); e != nil {
+// ChooseDecode picks a decode engine: one of the pool with the index pool that
+// is linked to prefill if there is one, else any. same says that it is such a
+// one, so that it can read the prefill engine's KV. An engine that tripped is
+// better than none.
+func ChooseDecode(now time.Time, pools []Pool, pool int, prefill *Engine, tried Tried) (e *Engine, same bool) {
+	if pool >= 0 && prefill != nil {
+		if e := best(now, pools[pool].Decode, tried, linkedTo(prefill)); e != nil {
 			return e, true
 		}
 	}
 	for _, p := range pools {
-		if b := best(now, p.Decode, tried); b != nil && (e == nil || less(b, e)) {
+		if b := best(now, p.Decode, tried, nil); b != nil && (e == nil || less(b, e)) {
 			e = b
 		}
 	}
@@ -84,11 +88,17 @@ func less(a, b *Engine) bool {
 	return a.Waiting < b.Waiting
 }
 
-// best gives the least loaded usable engine, nil if there is none.
-func best(now time.Time, es []*Engine, tried Tried) *Engine {
+// linkedTo says of decode engines whether a prefill engine's KV can come to them.
+func linkedTo(prefill *Engine) func(*Engine) bool {
+	return func(d *Engine) bool { return d.Linked(prefill.Node) }
+}
+
+// best gives the least loaded usable engine of which fits holds, nil if there is
+// none. A nil fits holds of all.
+func best(now time.Time, es []*Engine, tried Tried, fits func(*Engine) bool) *Engine {
 	var b *Engine
 	for _, e := range es {
-		if e.Usable(now) && !tried[e] && (b == nil || less(e, b)) {
+		if e.Usable(now) && !tried[e] && (fits == nil || fits(e)) && (b == nil || less(e, b)) {
 			b = e
 		}
 	}

@@ -2,7 +2,10 @@
 // It is pure: the caller gives the time, and guards the engines by a lock.
 package route
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Target names an engine.
 type Target struct{ Node, Engine string }
@@ -42,6 +45,7 @@ type Engine struct {
 
 	state  State
 	reason string
+	peers  []string // nodes that KV can come from and go to; nil if unknown
 
 	failures int // in a row
 	openFor  time.Duration
@@ -53,6 +57,13 @@ type Engine struct {
 func (e *Engine) Report(s State, reason string, waiting int) {
 	e.state, e.reason, e.Waiting = s, reason, waiting
 }
+
+// Peers takes the nodes with whose daemons the engine's daemon has a session.
+// Nil says that it did not tell: then all count as linked.
+func (e *Engine) Peers(nodes []string) { e.peers = nodes }
+
+// Linked reports whether KV can come from a node, as far as is known.
+func (e *Engine) Linked(node string) bool { return e.peers == nil || slices.Contains(e.peers, node) }
 
 // State gives the last report.
 func (e *Engine) State() (State, string) { return e.state, e.reason }

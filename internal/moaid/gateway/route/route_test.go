@@ -57,8 +57,55 @@ func TestPrefillNeedsADecodeEngineOfItsPool(t *testing.T) {
 	if c := Choose(t0, pools, true, nil); c.Prefill != p1 || c.Decode != d1 {
 		t.Errorf("got %v %v", c.Prefill, c.Decode)
 	}
-	if e, same := ChooseDecode(t0, pools, 0, nil); e != d1 || same {
+	if e, same := ChooseDecode(t0, pools, 0, p0, nil); e != d1 || same {
 		t.Errorf("got %v, same pool %v", e, same)
+	}
+}
+
+// KV goes only where a link is, as decode's daemon says.
+func TestLinks(t *testing.T) {
+	at := func(node, name string, outstanding int, peers ...string) *Engine {
+		e := ready(name, outstanding)
+		e.Node = node
+		if len(peers) > 0 {
+			e.Peers(peers)
+		}
+		return e
+	}
+	none := func(e *Engine) *Engine { e.Peers([]string{}); return e }
+	for _, c := range []struct {
+		name    string
+		prefill []*Engine
+		decode  []*Engine
+		p, d    string // chosen
+		reason  string
+	}{
+		{"unknown counts as linked", []*Engine{at("p", "p0", 0)}, []*Engine{at("d", "d0", 0)}, "p0", "d0", ""},
+		{"linked", []*Engine{at("p", "p0", 0)}, []*Engine{at("d", "d0", 0, "x", "p")}, "p0", "d0", ""},
+		{"no session", []*Engine{at("p", "p0", 0)}, []*Engine{none(at("d", "d0", 0))}, "", "d0", ReasonLinkDown},
+		{"to another node only", []*Engine{at("p", "p0", 0)}, []*Engine{at("d", "d0", 0, "x")}, "", "d0", ReasonLinkDown},
+		{"the busier decode engine is linked", []*Engine{at("p", "p0", 0)}, []*Engine{none(at("d", "d0", 0)), at("e", "d1", 9, "p")}, "p0", "d1", ""},
+		{"the busier prefill engine is linked", []*Engine{at("p", "p0", 0), at("q", "p1", 9)}, []*Engine{at("d", "d0", 0, "q")}, "p1", "d0", ""},
+	} {
+		got := Choose(t0, []Pool{{Prefill: c.prefill, Decode: c.decode}}, true, nil)
+		name := func(e *Engine) string {
+			if e == nil {
+				return ""
+			}
+			return e.Engine
+		}
+		if name(got.Prefill) != c.p || name(got.Decode) != c.d || got.Reason != c.reason {
+			t.Errorf("%s: %v %v %q", c.name, got.Prefill, got.Decode, got.Reason)
+		}
+	}
+	// A decode engine of the pair that failed over is no use for the KV without a link.
+	p, d := at("p", "p0", 0), none(at("d", "d0", 0))
+	if e, same := ChooseDecode(t0, []Pool{{Prefill: []*Engine{p}, Decode: []*Engine{d}}}, 0, p, nil); e != d || same {
+		t.Errorf("got %v, may read the KV: %v", e, same)
+	}
+	d.Peers([]string{"p"})
+	if c := Choose(t0, []Pool{{Prefill: []*Engine{p}, Decode: []*Engine{d}}}, true, nil); c.Prefill != p {
+		t.Error("the pair is not used again when the link is back")
 	}
 }
 
@@ -75,7 +122,7 @@ func TestBreaker(t *testing.T) {
 	if e.Usable(now) || !e.Tripped(now) {
 		t.Fatal("not tripped after 3 failures")
 	}
-	if d, _ := ChooseDecode(now, []Pool{{Decode: []*Engine{e}}}, -1, nil); d != e {
+	if d, _ := ChooseDecode(now, []Pool{{Decode: []*Engine{e}}}, -1, nil, nil); d != e {
 		t.Error("a tripped decode engine is better than none")
 	}
 	now = now.Add(openMin)
