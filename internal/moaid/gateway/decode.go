@@ -79,6 +79,9 @@ func (x *exchange) runDecode(ctx context.Context) error {
 	}
 }
 
+// codeDecodeFailed is of the failure after decode engines were asked in vain.
+const codeDecodeFailed = "decode_failed"
+
 // decodeError is a failure before the first byte of an answer, after which
 // another engine may be asked.
 type decodeError struct {
@@ -104,13 +107,15 @@ func (x *exchange) nobody(failed []*decodeError) error {
 	f := &failure{status: http.StatusServiceUnavailable, kind: kindUpstream, code: "no_decode_engine",
 		message: fmt.Sprintf("no decode engine of the model %q is ready; GET /health of this router says why", x.rec.model)}
 	if len(failed) == 0 {
-		return f
+		return &decodeAway{f}
 	}
 	var all []string
+	away := false
 	for _, e := range failed {
 		all = append(all, e.Error())
+		away = away || e.restarting()
 	}
-	f.code = "decode_failed"
+	f.code = codeDecodeFailed
 	f.message = "no decode engine could serve the request: " + strings.Join(all, "; ")
 	switch last := failed[len(failed)-1]; {
 	case last.class == upstream.ClassTimeout:
@@ -119,6 +124,9 @@ func (x *exchange) nobody(failed []*decodeError) error {
 		f.status = last.status
 	case !last.class.Unreachable():
 		f.status = http.StatusBadGateway
+	}
+	if away {
+		return &decodeAway{f}
 	}
 	return f
 }

@@ -43,6 +43,7 @@ type exchange struct {
 	poolAt  int // index of the pair that both are of, -1
 	tried   route.Tried
 	params  []byte // kv_transfer_params from prefill, nil without
+	back    returning
 
 	release func() // of the body's memory, nil before it was read
 
@@ -84,10 +85,7 @@ func (x *exchange) serve(ctx context.Context) error {
 	if err := x.understand(b); err != nil {
 		return err
 	}
-	if err := x.runPrefill(ctx); err != nil {
-		return err
-	}
-	return x.runDecode(ctx)
+	return x.serveRequest(ctx)
 }
 
 // understand parses the body and finds who serves the model.

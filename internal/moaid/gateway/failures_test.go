@@ -257,7 +257,7 @@ func TestRouterIsNotTrusted(t *testing.T) {
 	known, _ := newKey(t)
 	d := newDaemon(t, "d", "e", public(known), decodes(1))
 	f := run(t, &config.RouterConfig{Name: "front", Listen: "127.0.0.1:0", KeyFile: "/nonexistent",
-		Pairs: []config.Pair{{Name: "main", Model: "m", Decode: []config.Engine{d.config()}}}}, stranger)
+		Pairs: []config.Pair{{Name: "main", Model: "m", Decode: []config.Engine{d.config()}}}}, stranger, patience)
 	f.until("d", route.Down)
 	if resp, got := f.post(`{"prompt":"a"}`); resp.StatusCode != 503 || len(d.calls) != 0 {
 		t.Errorf("got %d %s", resp.StatusCode, got)

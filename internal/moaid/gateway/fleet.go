@@ -127,7 +127,7 @@ func (f *fleet) end(e *route.Engine, o route.Outcome) {
 func (f *fleet) report(node string, state func(e *route.Engine) (route.State, string, int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed := false
+	changed, now := false, time.Now()
 	for _, e := range f.engines {
 		if e.Node != node {
 			continue
@@ -135,6 +135,9 @@ func (f *fleet) report(node string, state func(e *route.Engine) (route.State, st
 		was, _ := e.State()
 		s, reason, waiting := state(e)
 		e.Report(s, reason, waiting)
+		if s == route.Ready {
+			e.Seen(now)
+		}
 		changed = changed || s != was
 	}
 	if changed {

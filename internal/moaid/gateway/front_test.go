@@ -68,6 +68,7 @@ type setup struct {
 	prefill func(http.ResponseWriter, call)
 	decode  []func(http.ResponseWriter, call)
 	change  func(c *config.RouterConfig)
+	wait    time.Duration // for decode to return; 0 is next to nothing
 }
 
 func newBench(t *testing.T, s setup) *bench {
@@ -90,15 +91,15 @@ func newBench(t *testing.T, s setup) *bench {
 	if s.change != nil {
 		s.change(cfg)
 	}
-	b.front = run(t, cfg, cert)
+	b.front = run(t, cfg, cert, s.wait)
 	return b
 }
 
-func run(t *testing.T, cfg *config.RouterConfig, cert tls.Certificate) *front {
+func run(t *testing.T, cfg *config.RouterConfig, cert tls.Certificate, wait time.Duration) *front {
 	t.Helper()
 	f := &front{t: t, log: new(logBuffer)}
 	var err error
-	f.g, err = New(Options{Config: cfg, Certificate: cert, Poll: 20 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(f.log, nil))})
+	f.g, err = New(Options{Config: cfg, Certificate: cert, Poll: 20 * time.Millisecond, DecodeWait: max(wait, time.Millisecond), Log: slog.New(slog.NewJSONHandler(f.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

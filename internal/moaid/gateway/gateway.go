@@ -41,22 +41,24 @@ type Options struct {
 	Log         *slog.Logger       // nil discards
 	Notify      *sdnotify.Notifier // nil notifies nobody
 	Poll        time.Duration      // between two polls of a daemon; 0 is 1 s
+	DecodeWait  time.Duration      // for decode engines that restart, over all of a request; 0 is 10 s
 }
 
 // Gateway serves clients. Make it with New, run it with Run.
 type Gateway struct {
-	cfg      *config.RouterConfig
-	timeouts config.Timeouts
-	fleet    *fleet
-	bodies   *intake.Budget
-	metrics  *metrics
-	log      *slog.Logger
-	notify   *sdnotify.Notifier
-	poll     time.Duration
-	started  time.Time
-	stopping atomic.Bool
-	handlers sync.WaitGroup // completion requests
-	cancels  sync.WaitGroup // tell daemons that clients have gone
+	cfg        *config.RouterConfig
+	timeouts   config.Timeouts
+	fleet      *fleet
+	bodies     *intake.Budget
+	metrics    *metrics
+	log        *slog.Logger
+	notify     *sdnotify.Notifier
+	poll       time.Duration
+	decodeWait time.Duration
+	started    time.Time
+	stopping   atomic.Bool
+	handlers   sync.WaitGroup // completion requests
+	cancels    sync.WaitGroup // tell daemons that clients have gone
 }
 
 // New checks the configuration. It connects to nothing.
@@ -70,13 +72,16 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: o.Config, timeouts: o.Config.Timeouts.WithDefaults(), fleet: f, bodies: intake.NewBudget(maxBodies), metrics: newMetrics(f),
-		log: o.Log, notify: o.Notify, poll: o.Poll, started: time.Now(),
+		log: o.Log, notify: o.Notify, poll: o.Poll, decodeWait: o.DecodeWait, started: time.Now(),
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	if g.poll == 0 {
 		g.poll = defaultPoll
+	}
+	if g.decodeWait == 0 {
+		g.decodeWait = defaultDecodeWait
 	}
 	return g, nil
 }

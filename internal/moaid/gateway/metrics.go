@@ -12,21 +12,22 @@ import (
 
 // metrics are the gateway's own; durations are seconds.
 type metrics struct {
-	registry   *prometheus.Registry
-	requests   *prometheus.CounterVec
-	responses  *prometheus.CounterVec
-	decodeOnly *prometheus.CounterVec
-	verdicts   *prometheus.CounterVec
-	upstream   *prometheus.CounterVec
-	cancelled  *prometheus.CounterVec
-	cancels    *prometheus.CounterVec
-	inFlight   prometheus.Gauge
-	bytes      *prometheus.CounterVec
-	events     prometheus.Counter
-	ttft       *prometheus.HistogramVec
-	e2e        *prometheus.HistogramVec
-	prefill    prometheus.Histogram
-	itl        prometheus.Histogram
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	responses   *prometheus.CounterVec
+	decodeOnly  *prometheus.CounterVec
+	verdicts    *prometheus.CounterVec
+	upstream    *prometheus.CounterVec
+	cancelled   *prometheus.CounterVec
+	cancels     *prometheus.CounterVec
+	decodeWaits *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	bytes       *prometheus.CounterVec
+	events      prometheus.Counter
+	ttft        *prometheus.HistogramVec
+	e2e         *prometheus.HistogramVec
+	prefill     prometheus.Histogram
+	itl         prometheus.Histogram
 }
 
 func newMetrics(f *fleet) *metrics {
@@ -44,6 +45,7 @@ func newMetrics(f *fleet) *metrics {
 	m.upstream = counter("moai_router_upstream_errors_total", "Failed requests to engines by node, leg and class.", "node", "leg", "class")
 	m.cancelled = counter("moai_router_cancelled_total", "Requests whose client left, by stage.", "stage")
 	m.cancels = counter("moai_router_transfer_cancels_total", "Cancels of transfers that daemons were told, by result.", "node", "result")
+	m.decodeWaits = counter("moai_router_decode_waits_total", "Waits of requests for a decode engine to return, by result (resumed, gave_up, client_left).", "result")
 	m.bytes = counter("moai_router_bytes_total", "Bytes of bodies from and to clients.", "direction")
 	m.events = prometheus.NewCounter(prometheus.CounterOpts{Name: "moai_router_stream_events_total", Help: "Events passed on that carry data."})
 	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: "moai_router_requests_in_flight", Help: "Completion requests that are being served."})

@@ -35,6 +35,8 @@ const (
 	tripAfter = 3
 	openMin   = time.Second
 	openMax   = 30 * time.Second
+	// returnWithin is how long after its last sign an engine may be restarting.
+	returnWithin = 30 * time.Second
 )
 
 // Engine is an engine as the gateway sees it.
@@ -45,7 +47,8 @@ type Engine struct {
 
 	state  State
 	reason string
-	peers  []string // nodes that KV can come from and go to; nil if unknown
+	served time.Time // when it was last seen ready
+	peers  []string  // nodes that KV can come from and go to; nil if unknown
 
 	failures int // in a row
 	openFor  time.Duration
@@ -64,6 +67,15 @@ func (e *Engine) Peers(nodes []string) { e.peers = nodes }
 
 // Linked reports whether KV can come from a node, as far as is known.
 func (e *Engine) Linked(node string) bool { return e.peers == nil || slices.Contains(e.peers, node) }
+
+// Seen notes that it was ready at now.
+func (e *Engine) Seen(now time.Time) { e.served = now }
+
+// Returning reports whether an engine that is not ready was so a moment ago, and
+// may be restarting. One that drains is not expected back.
+func (e *Engine) Returning(now time.Time) bool {
+	return e.state != Draining && !e.served.IsZero() && now.Sub(e.served) < returnWithin
+}
 
 // State gives the last report.
 func (e *Engine) State() (State, string) { return e.state, e.reason }
