@@ -15,6 +15,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
+	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
 
 // ValidateConfig implements resource.ResourceWithValidateConfig. It needs no
@@ -30,11 +31,13 @@ func (r *Resource) ValidateConfig(ctx context.Context, req resource.ValidateConf
 	}
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan. It dials nothing.
+// ModifyPlan implements resource.ResourceWithModifyPlan. It dials nothing, unless the refresh has found somebody else's
+// unit in the engine's place.
 func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || r.fleet == nil {
 		return
 	}
+	ctx = r.fleet.Context(ctx)
 	var plan model
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() {
@@ -83,6 +86,11 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 	if diags.Append(fits(s, r.fleet.Node(node.Coordinates))...); diags.HasError() {
 		return diags
 	}
+	if state != nil && state.ID.Equal(plan.ID) && text(state.Installed, "unit") == service.Foreign {
+		if diags.Append(r.refuseForeign(ctx, d, node.Coordinates)...); diags.HasError() {
+			return diags
+		}
+	}
 	plan.setPlanned(d)
 	if node.Name == "" {
 		plan.EffectiveArgs = types.ListUnknown(types.StringType)
@@ -93,6 +101,19 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 		plan.Ready = types.BoolValue(true)
 	}
 	return diags
+}
+
+// refuseForeign refuses to plan over what the refresh found to be somebody else's. It asks the host whose it is.
+func (r *Resource) refuseForeign(ctx context.Context, d desired, c fleet.Coordinates) diag.Diagnostics {
+	n := r.fleet.Node(c)
+	i, err := openInstaller(ctx, r.fleet, n)
+	if err == nil {
+		err = d.service.Refuse(ctx, i.host)
+	}
+	if err == nil {
+		return nil
+	}
+	return diag.Diagnostics{diagnose.Error(subject("plan the engine", n.Coordinates()), err)}
 }
 
 // fits refuses staging memory that the node's machine does not have, where somebody has asked it already.

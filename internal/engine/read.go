@@ -82,7 +82,10 @@ func (r *Resource) look(ctx context.Context, i *installer, m *model) (gone bool,
 	if found.Gone() && asked && registered == nil {
 		return true, nil
 	}
-	st := status{Status: d.service.Judge(found), registration: service.Unresponsive}
+	st := status{registration: service.Unresponsive}
+	if st.Status, err = d.service.Look(ctx, i.host, found); err != nil {
+		return false, err
+	}
 	if asked {
 		st.registration = registrationStatus(registered, d.registration)
 	}

@@ -176,7 +176,7 @@ func computedAttributes() map[string]schema.Attribute {
 			Computed:            true,
 			MarkdownDescription: "What became of what was installed. The plan asks for the healthy word in every part, so whatever differs shows as a change that apply makes.",
 			Attributes: map[string]schema.Attribute{
-				"unit":         text("The unit file: `ok`, `changed` or `missing`."),
+				"unit":         text("The unit file: `ok`, `changed`, `missing`, or `foreign` (somebody else put it there, which the plan refuses)."),
 				"config":       text("The configuration file: `ok`, `changed` or `missing`."),
 				"service":      text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or systemd's own word, such as `inactive` or `failed`."),
 				"boot":         text("Start at boot: `enabled` or `disabled`."),

@@ -43,7 +43,9 @@ func (e *foreignError) Error() string {
 // Explain implements diagnose.Explained.
 func (e *foreignError) Explain() (summary, fix string) {
 	if e.marker.Fleet != e.fleet {
-		return "Machine belongs to another fleet", fmt.Sprintf("A machine belongs to one fleet. Destroy its moai_node in fleet %q first. Nothing was changed", e.marker.Fleet)
+		return "Machine belongs to another fleet", fmt.Sprintf(
+			"A machine belongs to one fleet. If this configuration is that fleet, set fleet = %q in the provider block; else destroy its moai_node in fleet %q first. Nothing was changed",
+			e.marker.Fleet, e.marker.Fleet)
 	}
 	name := strings.TrimPrefix(e.marker.Resource, "moai_node.")
 	there := e.coords

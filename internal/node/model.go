@@ -146,6 +146,12 @@ func (m model) keyMissing() bool {
 	return !ok || key.ValueString() != stOK
 }
 
+// markerForeign reports whether the refresh found the machine to be somebody else's.
+func (m model) markerForeign() bool {
+	marker, ok := m.Installed.Attributes()["marker"].(types.String)
+	return ok && marker.ValueString() == stForeign
+}
+
 // settle replaces what is still unknown by null, as a state must not hold anything unknown, not even after an error.
 func (m *model) settle() {
 	for _, s := range []*types.String{&m.ID, &m.MachineID, &m.PublicKey, &m.Vendor, &m.DriverVersion, &m.OS, &m.Kernel, &m.Arch, &m.MoaidVersion} {

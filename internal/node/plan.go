@@ -132,6 +132,11 @@ func (r *Resource) planUpdate(ctx context.Context, state model, plan *model, res
 		r.fleet.Leave(old.MachineID, resourceName(old.Name))
 	}
 	n := r.fleet.Register(ref.Coordinates)
+	if ref.Name == old.Name && state.markerForeign() {
+		if r.refuseForeign(ctx, n, resp); resp.Diagnostics.HasError() {
+			return
+		}
+	}
 	moved := !ref.SameSSH(old.Coordinates)
 	if moved && plan.PlanProbe.ValueString() == probeNever {
 		return
@@ -142,6 +147,19 @@ func (r *Resource) planUpdate(ctx context.Context, state model, plan *model, res
 	}
 	if f, ok := n.KnownFacts(); ok {
 		r.warnOfMismatch(state, *plan, f.MachineID == old.MachineID, refusals(plan.expectation(), f, n.Coordinates()), resp)
+	}
+}
+
+// refuseForeign refuses to plan over a machine that the refresh found to be somebody else's. It asks the machine whose.
+func (r *Resource) refuseForeign(ctx context.Context, n *fleet.Node, resp *resource.ModifyPlanResponse) {
+	asked, cancel := context.WithTimeout(ctx, planProbeLimit)
+	defer cancel()
+	i, err := openInstaller(asked, r.fleet, n, r.payload)
+	if err == nil {
+		err = i.claim(asked)
+	}
+	if errors.As(err, new(*foreignError)) {
+		resp.Diagnostics.Append(diagnose.Error(subject("plan the node", n.Coordinates()), err))
 	}
 }
 

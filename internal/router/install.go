@@ -1,17 +1,24 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/host"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
+
+// putBackLimit is how long a router that was changed in vain may take to run as before.
+const putBackLimit = time.Minute
 
 // installer does things for one router on one machine.
 type installer struct {
@@ -30,16 +37,16 @@ func openInstaller(ctx context.Context, f *fleet.Fleet, n *fleet.Node) (*install
 
 // install brings the host to what d says, and the nodes of the pairs to trust it,
 // and returns the router's public key. began is called once, after the first
-// change. former are nodes of the pairs as they were.
-func (i *installer) install(ctx context.Context, s spec, d desired, former []engineref.Ref, began func()) (key string, err error) {
+// change. left are nodes of the pairs as they were.
+func (i *installer) install(ctx context.Context, s spec, d desired, left []engineref.Ref, began func()) (key string, err error) {
 	err = i.host.WithLock(ctx, i.fleet.Writer(d.service.Owner.Resource), func(ctx context.Context, _ *host.Lock) error {
-		key, err = i.converge(ctx, s, d, former, began)
+		key, err = i.converge(ctx, s, d, left, began)
 		return err
 	})
 	return key, err
 }
 
-func (i *installer) converge(ctx context.Context, s spec, d desired, former []engineref.Ref, began func()) (string, error) {
+func (i *installer) converge(ctx context.Context, s spec, d desired, left []engineref.Ref, began func()) (string, error) {
 	if err := service.RequireNode(ctx, i.host, i.fleet.Name()); err != nil {
 		return "", err
 	}
@@ -55,6 +62,15 @@ func (i *installer) converge(ctx context.Context, s spec, d desired, former []en
 		return "", err
 	}
 	restart := found.Unit.Active() && (!hadKey || d.service.Stale(found, true))
+	former := d.service
+	if restart {
+		if former, err = d.service.Former(ctx, i.host); errors.Is(err, fs.ErrNotExist) {
+			former, err = d.service, nil // half of it is gone: there is nothing to put back
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 	began()
 	if restart {
 		if err := d.service.Begin(ctx, i.host); err != nil {
@@ -72,16 +88,29 @@ func (i *installer) converge(ctx context.Context, s spec, d desired, former []en
 		return "", err
 	}
 	// The nodes trust the key before the router starts, so that its first connection is not refused.
-	if err := i.pin(ctx, s, key, former); err != nil {
+	if err := i.pin(ctx, s, key, left); err != nil {
 		return "", err
 	}
 	if err := d.service.Start(ctx, i.host, restart); err != nil {
-		return "", &startError{unit: d.service.Unit, listen: s.listen, err: err}
+		return "", &startError{unit: d.service.Unit, listen: s.listen, err: err, before: i.putBack(ctx, former, d.service)}
 	}
 	if restart || found.Pending.Exists() {
 		return key, d.service.Finish(ctx, i.host)
 	}
 	return key, nil
+}
+
+// putBack has a router that was changed run as before, and says what came of it: nothing if there was no other one before.
+func (i *installer) putBack(ctx context.Context, former, failed service.Service) string {
+	if former.UnitText == failed.UnitText && bytes.Equal(former.Config.Content, failed.Config.Content) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackLimit)
+	defer cancel()
+	if err := former.PutBack(ctx, i.host); err != nil {
+		return "The router as it was before could not be started again either: it is down"
+	}
+	return "The router runs as it did before the change"
 }
 
 func (i *installer) hasKey(ctx context.Context, name string) (bool, error) {
@@ -136,6 +165,7 @@ func (i *installer) uninstall(ctx context.Context, s spec, d desired, note func(
 type startError struct {
 	unit, listen string
 	err          error
+	before       string // what became of the router as it was; a sentence, or ""
 }
 
 // Error implements error.
@@ -146,10 +176,14 @@ func (e *startError) Unwrap() error { return e.err }
 
 // Explain implements diagnose.Explained.
 func (e *startError) Explain() (summary, fix string) {
+	summary, fix = "Router does not come up", "Its last log lines are below. Correct the cause and apply again"
 	if e.busy() {
-		return "Router cannot listen", fmt.Sprintf("Something else on the node listens on %s already, or the node has no such address: choose another one", e.listen)
+		summary, fix = "Router cannot listen", fmt.Sprintf("Something else on the node listens on %s already, or the node has no such address: choose another one", e.listen)
 	}
-	return "Router does not come up", "Its last log lines are below. Correct the cause and apply again"
+	if e.before != "" {
+		fix += ". " + e.before
+	}
+	return summary, fix
 }
 
 // DiagnosticAttribute implements diagnose.Attributed.

@@ -77,7 +77,10 @@ func (r *Resource) look(ctx context.Context, i *installer, m *model) (gone bool,
 	if found.Gone() {
 		return true, nil
 	}
-	st := status{Status: d.service.Judge(found), key: service.Missing}
+	st := status{key: service.Missing}
+	if st.Status, err = d.service.Look(ctx, i.host, found); err != nil {
+		return false, err
+	}
 	has, err := i.hasKey(ctx, s.name)
 	if err != nil {
 		return false, err

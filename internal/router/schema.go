@@ -62,7 +62,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 				Computed:            true,
 				MarkdownDescription: "What became of what was installed. The plan asks for the healthy word in every part, so whatever differs shows as a change that apply makes.",
 				Attributes: map[string]schema.Attribute{
-					"unit":    text("The unit file: `ok`, `changed` or `missing`."),
+					"unit":    text("The unit file: `ok`, `changed`, `missing`, or `foreign` (somebody else put it there, which the plan refuses)."),
 					"config":  text("The configuration file: `ok`, `changed` or `missing`."),
 					"key":     text("The private key: `ok`, `changed` or `missing`. A missing key is made anew, and the pairs' nodes are told."),
 					"service": text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or systemd's own word, such as `inactive` or `failed`."),

@@ -94,6 +94,10 @@ func (e *ForeignError) Explain() (summary, fix string) {
 	if e.Owner != nil && e.Owner.Fleet == e.Fleet {
 		return "Already exists", fmt.Sprintf("Nothing was changed. If both mean the same, import it: terraform import <address of this resource> '%s'", e.ImportID)
 	}
+	if e.Owner != nil {
+		return "Already exists and is not ours", fmt.Sprintf(
+			"Nothing was changed. If this configuration is that fleet, set fleet = %q in the provider block; else destroy it there first, or use another name", e.Owner.Fleet)
+	}
 	return "Already exists and is not ours", "Nothing was changed. Use another name, or remove what is there by hand if nobody needs it"
 }
 
@@ -130,6 +134,28 @@ func (s Service) CheckOwner(ctx context.Context, h *host.Host, f Found) error {
 	return nil
 }
 
+// Look is [Service.Judge] with a word for a unit file that somebody else put there.
+func (s Service) Look(ctx context.Context, h *host.Host, f Found) (Status, error) {
+	st := s.Judge(f)
+	if st.Unit != Changed {
+		return st, nil
+	}
+	err := s.CheckOwner(ctx, h, f)
+	if errors.As(err, new(*ForeignError)) {
+		st.Unit, err = Foreign, nil
+	}
+	return st, err
+}
+
+// Refuse asks the host and returns a [*ForeignError] if it has something of somebody else at the service's place.
+func (s Service) Refuse(ctx context.Context, h *host.Host) error {
+	found, err := s.Inspect(ctx, h)
+	if err != nil {
+		return err
+	}
+	return s.CheckOwner(ctx, h, found)
+}
+
 // Install makes files and unit be as they shall be. It starts nothing.
 func (s Service) Install(ctx context.Context, h *host.Host) error {
 	for _, f := range []host.File{s.Config, s.unitFile()} {
@@ -139,6 +165,31 @@ func (s Service) Install(ctx context.Context, h *host.Host) error {
 	}
 	// Also without a change: an interrupted run may have written the file and not said so to systemd.
 	return h.DaemonReload(ctx)
+}
+
+// Former is the service as the host has it now, to be put back if a change does not start.
+func (s Service) Former(ctx context.Context, h *host.Host) (Service, error) {
+	unit, err := h.ReadFile(ctx, s.UnitPath())
+	if err != nil {
+		return s, err
+	}
+	config, err := h.ReadFile(ctx, s.Config.Path)
+	if err != nil {
+		return s, err
+	}
+	s.UnitText, s.Config.Content = string(unit), config
+	return s, nil
+}
+
+// PutBack makes the host have s again, running, and ends the trace of the change that failed.
+func (s Service) PutBack(ctx context.Context, h *host.Host) error {
+	if err := s.Install(ctx, h); err != nil {
+		return err
+	}
+	if err := s.Start(ctx, h, true); err != nil {
+		return err
+	}
+	return s.Finish(ctx, h)
 }
 
 // Start enables the unit and has it running: started if it does not run, and

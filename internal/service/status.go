@@ -7,6 +7,7 @@ const (
 	OK           = "ok"
 	Changed      = "changed"
 	Missing      = "missing"
+	Foreign      = "foreign" // somebody else's
 	Active       = "active"
 	Outdated     = "outdated" // runs another unit than what is on disk
 	Enabled      = "enabled"
