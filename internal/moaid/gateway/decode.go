@@ -158,7 +158,7 @@ func (x *exchange) tryDecode(client context.Context) (answered bool, err error) 
 // another reports whether an answer is about the way to the engine and not about
 // the request, so that another way may work, and gives its message.
 func (x *exchange) another(a *attempt) (message string, again bool) {
-	message, _, code := says(a.whole)
+	message, code := says(a.whole)
 	switch a.status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return message, true
@@ -251,6 +251,9 @@ func (x *exchange) passWhole(ctx context.Context, a *attempt) error {
 	}
 	if a.status != http.StatusOK {
 		x.abandon(ctx) // prefill may still hold pages for it
+	}
+	if a.status >= http.StatusBadRequest {
+		a.whole = openAIError(a.whole)
 	}
 	x.rec.status, x.rec.bytesOut = a.status, len(a.whole)
 	x.w.Header().Set("Content-Length", fmt.Sprint(len(a.whole)))

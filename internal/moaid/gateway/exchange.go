@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -106,8 +105,7 @@ func (x *exchange) understand(b []byte) error {
 	pools, ok := f.pools[model]
 	if !ok {
 		x.rec.reason = "unknown_model"
-		return &failure{http.StatusNotFound, fmt.Sprintf("the model %q does not exist; GET /v1/models lists those that do", req.Model),
-			kindRequest, "model", "model_not_found"}
+		return unknownModel(req.Model)
 	}
 	x.req, x.pool = req, pools
 	x.rec.model, x.rec.stream = model, req.Stream

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/gateway/config"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/intake"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/sdnotify"
@@ -84,23 +82,6 @@ func New(o Options) (*Gateway, error) {
 		g.decodeWait = defaultDecodeWait
 	}
 	return g, nil
-}
-
-// handler routes by path and method.
-func (g *Gateway) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/completions", g.serveCompletion)
-	mux.HandleFunc("POST /v1/chat/completions", g.serveCompletion)
-	mux.HandleFunc("GET /v1/models", g.serveModels)
-	mux.HandleFunc("GET /health", g.serveHealth)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		f := failure{http.StatusNotFound, r.Method + " " + r.URL.Path + " is not served by this router", kindRequest, "", "unknown_path"}
-		if err := writeJSON(w, f.status, f.body()); err != nil {
-			g.log.Debug("an answer was not delivered", "err", err)
-		}
-	})
-	return mux
 }
 
 // Run serves clients on l until ctx ends, then lets running requests finish for

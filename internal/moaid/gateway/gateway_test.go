@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -237,10 +238,14 @@ func TestLinkDownThenUp(t *testing.T) {
 }
 
 func TestRequestsThatAreRefused(t *testing.T) {
-	b := newBench(t, setup{prefill: func(w http.ResponseWriter, _ call) {
-		w.WriteHeader(400)
-		_, _ = io.WriteString(w, `{"error":{"message":"the prompt is too long","type":"BadRequestError","param":"prompt","code":400}}`)
-	}})
+	refuses := func(param, code string) func(http.ResponseWriter, call) {
+		return func(w http.ResponseWriter, c call) {
+			w.WriteHeader(400)
+			_, _ = fmt.Fprintf(w, `{"error":{"message":"too long with max_tokens %s","type":"invalid_request_error","param":"%s","code":%s}}`, c.fields["max_tokens"], param, code)
+		}
+	}
+	// Prefill blames the max_tokens of the router, decode what the client wrote.
+	b := newBench(t, setup{prefill: refuses("max_tokens", "400"), decode: []func(http.ResponseWriter, call){refuses("prompt", `"context_length_exceeded"`)}})
 	for _, c := range []struct {
 		body   string
 		status int
@@ -250,7 +255,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{`{"model":"m","prompt":["a","b"]}`, 400, "multiple_prompts"},
 		{`{"model":"m",`, 400, "invalid_json"},
 		{``, 400, "invalid_json"},
-		{`{"model":"m","prompt":"a"}`, 400, "refused"},
+		{`{"model":"m","prompt":"a","max_tokens":7}`, 400, "context_length_exceeded"},
 	} {
 		resp, got := b.post(c.body)
 		var e struct {
@@ -263,40 +268,94 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: no X-Request-Id", c.body)
 		}
 	}
-	if len(b.d[0].calls) != 0 {
-		t.Error("decode was asked")
+	resp, got := b.post(`{"model":"m","prompt":"a","max_tokens":7}`)
+	if !strings.Contains(got, "max_tokens 7") || !strings.Contains(got, `"param":"prompt"`) || resp.Header.Get("X-Moai-Route") != "decode-only; reason=prefill_refused; d=d0/e" {
+		t.Errorf("got %s %v", got, resp.Header)
+	}
+	if n := len(b.d[0].calls); n != 2 {
+		t.Errorf("decode was asked %d times", n)
+	}
+	if _, got := b.post(`{"model":"m",}`); !strings.Contains(got, "the body is no valid JSON: no string begins at byte 13") {
+		t.Errorf("got %s", got)
 	}
 	if status, got := b.get("/v1/models"); status != 200 || !strings.Contains(got, `"id":"m"`) {
 		t.Errorf("models: %d %s", status, got)
 	}
-	if status, got := b.get("/v1/completions"); status != 404 || !strings.Contains(got, "unknown_path") {
-		t.Errorf("GET: %d %s", status, got)
-	}
-}
-
-func TestBodyTooLong(t *testing.T) {
-	b := newBench(t, setup{})
-	for _, known := range []bool{true, false} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/v1/completions", io.LimitReader(zeros{}, maxBody+1))
+	for path, want := range map[string]int{"/v1/completions": 405, "/v1/chat/completions": 405, "/v1/models/m": 200, "/v1/models/x/y": 404, "/healthz": 200, "/readyz": 200, "/x": 404} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if known {
-			r.ContentLength = maxBody + 1
 		}
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := readAll(t, resp); resp.StatusCode != 413 || !strings.Contains(got, "body_too_large") {
-			t.Errorf("got %d %s", resp.StatusCode, got)
+		got := readAll(t, resp)
+		if resp.StatusCode != want || (want == 405) != (resp.Header.Get("Allow") == "POST") || !strings.HasPrefix(got, "{") {
+			t.Errorf("GET %s: %d %s %v", path, resp.StatusCode, got, resp.Header)
 		}
 	}
 }
 
-type zeros struct{}
+func TestErrorsHaveOpenAIsShape(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"error":{"message":"a","code":400,"param":"x"}}`:          `{"error":{"code":null,"message":"a","param":"x"}}`,
+		`{"object":"error","message":"a","type":"b","code":404}`:    `{"error":{"code":null,"message":"a","type":"b"}}`,
+		`{"error":{"message":"a","code":"c","big":12345678901234}}`: `{"error":{"message":"a","code":"c","big":12345678901234}}`,
+		`{"error":{"message":"a","code":null}}`:                     `{"error":{"message":"a","code":null}}`,
+		`{"error":{"message":"no"}}`:                                `{"error":{"message":"no"}}`,
+		`{"error":"a"}`:                                             `{"error":"a"}`,
+		`<html>`:                                                    `<html>`,
+		`{"detail":"Not Found"}`:                                    `{"detail":"Not Found"}`,
+	} {
+		if got := string(openAIError([]byte(answer))); got != want {
+			t.Errorf("%s became %s, not %s", answer, got, want)
+		}
+	}
+}
 
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+func TestBodyTooLong(t *testing.T) {
+	b := newBench(t, setup{})
+	refused := func(sent func(net.Conn)) {
+		t.Helper()
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		done := make(chan struct{})
+		go func() { defer close(done); sent(c) }()
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if got, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 413 || !strings.Contains(string(got), "body_too_large") {
+			t.Errorf("got %d %s %v", resp.StatusCode, got, err)
+		}
+		_ = c.Close()
+		<-done
+	}
+	// Its length is enough, nothing of it has to come.
+	refused(func(c net.Conn) {
+		_, _ = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", maxBody+1)
+	})
+	// One that never ends is read no further than the limit, but for what is on its way.
+	var read int64
+	refused(func(c net.Conn) {
+		_, _ = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+		chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", 1<<20, strings.Repeat(" ", 1<<20))
+		for {
+			n, err := c.Write(chunk)
+			if read += int64(n); err != nil {
+				return
+			}
+		}
+	})
+	if read > maxBody+32<<20 {
+		t.Errorf("%d bytes were taken", read)
+	}
+}
 
 func TestManyStreams(t *testing.T) {
 	b := newBench(t, setup{decode: []func(http.ResponseWriter, call){decodes(20), decodes(20)}})

@@ -22,6 +22,7 @@ const (
 	reasonStatus      = "prefill_status"
 	reasonNoParams    = "prefill_no_params"
 	reasonBadAnswer   = "prefill_bad_answer"
+	reasonNotTaken    = "prefill_refused"
 )
 
 // askPrefill has the prompt computed and gives the kv_transfer_params for
@@ -56,11 +57,12 @@ func (x *exchange) askPrefill(ctx context.Context) (params []byte, reason string
 	switch status {
 	case http.StatusOK:
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		// The request itself is wrong: decode would say the same.
+		// The request itself is wrong, most likely. Decode's answer is the one to
+		// pass on: prefill was asked for one token, and would blame what the client
+		// did not write.
 		p.end(route.Neutral)
 		x.abandon(ctx)
-		x.rec.reason = "refused"
-		return nil, "", x.refusal(p, status, answer)
+		return nil, reasonNotTaken, nil
 	default:
 		x.g.metrics.upstreamError(p.e.Node, "prefill", upstream.ClassStatus)
 		x.rec.notes = append(x.rec.notes, fmt.Sprintf("prefill %s: status %d", p, status))
@@ -108,38 +110,24 @@ func (x *exchange) postPrefill(ctx context.Context) (_ []byte, status int, err e
 	return answer, resp.StatusCode, err
 }
 
-// refusal passes on what an engine says of a request that is wrong.
-func (x *exchange) refusal(by *lease, status int, answer []byte) error {
-	message, param, code := says(answer)
-	if message == "" {
-		message = fmt.Sprintf("engine %s refused the request with status %d", by, status)
-	}
-	if code == "" {
-		code = "refused"
-	}
-	return &failure{status, message, kindRequest, param, code}
-}
-
-// says gives the message of an error answer, as OpenAI, vLLM or a daemon shape
-// it.
-func says(answer []byte) (message, param, code string) {
+// says gives the message and code of an error answer, as OpenAI, vLLM or a daemon
+// shape it.
+func says(answer []byte) (message, code string) {
 	var a struct {
 		Message string `json:"message"`
 		Error   struct {
 			Message string `json:"message"`
-			Param   any    `json:"param"`
 			Code    any    `json:"code"`
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
-		return "", "", ""
+		return "", ""
 	}
-	param, _ = a.Error.Param.(string)
 	code, _ = a.Error.Code.(string)
 	if a.Error.Message != "" {
-		return a.Error.Message, param, code
+		return a.Error.Message, code
 	}
-	return a.Message, param, code
+	return a.Message, code
 }
 
 // hop are headers that belong to one connection, or that we set ourselves.

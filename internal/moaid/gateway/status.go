@@ -99,20 +99,36 @@ func (g *Gateway) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	g.reply(w, status, h)
 }
 
+// modelCard is a model as OpenAI's API shows it.
+type modelCard struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (g *Gateway) card(model string) modelCard {
+	return modelCard{model, "model", g.started.Unix(), "moai"}
+}
+
+// serveModel shows one model.
+func (g *Gateway) serveModel(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if g.fleet.pools[id] == nil {
+		g.refuse(w, *unknownModel(id))
+		return
+	}
+	g.reply(w, http.StatusOK, g.card(id))
+}
+
 // serveModels lists what clients may write as "model".
 func (g *Gateway) serveModels(w http.ResponseWriter, _ *http.Request) {
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-	}
 	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{Object: "list", Data: []model{}}
+		Object string      `json:"object"`
+		Data   []modelCard `json:"data"`
+	}{Object: "list", Data: []modelCard{}}
 	for _, m := range g.fleet.models {
-		list.Data = append(list.Data, model{m, "model", g.started.Unix(), "moai"})
+		list.Data = append(list.Data, g.card(m))
 	}
 	g.reply(w, http.StatusOK, list)
 }

@@ -70,7 +70,10 @@ type reply struct {
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
 	}
-	Error *struct{ Message, Type, Param string }
+	Error *struct {
+		Message, Type, Param string
+		Code                 *string
+	}
 }
 
 func parse(t *testing.T, body string) reply {
@@ -102,12 +105,39 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		"logprobs":        {`{"prompt":"a","logprobs":3}`, 400, "logprobs"},
 		"temperature":     {`{"prompt":"a","temperature":-1}`, 400, "temperature"},
 		"stops":           {`{"prompt":"a","stop":["a","b","c","d","e"]}`, 400, "stop"},
+		"long prompt":     {`{"max_tokens":5,"prompt":"` + strings.Repeat("a", 9000) + `"}`, 400, "prompt"},
+		"integer":         {`{"prompt":"a","max_tokens":"many"}`, 400, "max_tokens"},
+		"nested":          {`{"prompt":"a","stream_options":{"include_usage":1}}`, 400, "stream_options"},
+		"model's type":    {`{"prompt":"a","model":7}`, 400, "model"},
+		"no object":       {`[]`, 400, ""},
+		"tools":           {`{"prompt":"a","tools":[{"type":"function"}]}`, 400, "tools"},
 		"both ways":       {`{"prompt":"a","kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":true}}`, 400, "kv_transfer_params"},
 	} {
 		status, body := post(t.Context(), t, s, "/v1/completions", c.body)
 		r := parse(t, body)
 		if status != c.status || r.Error == nil || r.Error.Param != c.param || r.Error.Message == "" {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"prompt":"a","max_tokens":"many"}`:                            "max_tokens must be an integer.",
+		`{"prompt":"a","max_tokens":1.5}`:                               "max_tokens must be an integer.",
+		`{"prompt":"a","stream":"yes"}`:                                 "stream must be true or false.",
+		`{"prompt":"a",`:                                                "The body is no valid JSON: unexpected end of JSON input at byte 14.",
+		`{"max_tokens":5,"prompt":"` + strings.Repeat("a", 9000) + `"}`: "The prompt is too long for the model's context: it has 9000 tokens, and the context has 8192 for prompt and answer together. max_tokens is 5.",
+	} {
+		if _, got := post(t.Context(), t, s, "/v1/completions", body); parse(t, got).Error == nil || parse(t, got).Error.Message != want {
+			t.Errorf("%.60s: %s, want %s", body, got, want)
+		}
+	}
+	for path, want := range map[string]int{"/v1/completions": 405, "/v1/models/moai/seeded": 200, "/v1/models/other": 404, "/v1/models": 200} {
+		resp, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want || (want == 405) != (resp.Header.Get("Allow") == "POST") {
+			t.Errorf("GET %s: %d %v", path, resp.StatusCode, resp.Header)
 		}
 	}
 	if status, _ := post(t.Context(), t, s, "/v1/completions", `{"prompt":"`+strings.Repeat("a", 9<<20)+`"}`); status != http.StatusRequestEntityTooLarge {

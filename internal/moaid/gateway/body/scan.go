@@ -1,7 +1,6 @@
 package body
 
 import (
-	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -32,13 +31,17 @@ type object struct {
 
 // errSyntax is what is wrong, at a byte offset.
 func errSyntax(at int, what string) error {
-	return fmt.Errorf("the body is no JSON: %s at byte %d", what, at)
+	return fmt.Errorf("the body is no valid JSON: %s at byte %d", what, at)
 }
 
 // scan checks that b is one JSON object in UTF-8 and finds its wanted members.
 func scan(b []byte) (*object, error) {
 	if !utf8.Valid(b) {
-		return nil, errors.New("the body is not UTF-8")
+		at := 0
+		for r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(b[at:]) {
+			at += n
+		}
+		return nil, errSyntax(at, "what is not UTF-8")
 	}
 	s := scanner{b: b}
 	o := &object{src: b, first: -1}

@@ -115,7 +115,7 @@ func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
 		all += piece
 	}
 	if a.end.Ended == sched.EndError || a.end.Ended == sched.EndAbort {
-		writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "")
+		writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "", "engine_failed")
 		return
 	}
 	c := choice{FinishReason: &a.end.Ended}
@@ -165,10 +165,10 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		if a.end.Ended == sched.EndError || a.end.Ended == sched.EndAbort {
 			if !began {
-				writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "")
+				writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "", "engine_failed")
 				return
 			}
-			if !send(errorBody("server_error", a.failure(), "", http.StatusInternalServerError)) {
+			if !send(errorBody("server_error", a.failure(), "", "engine_failed")) {
 				return
 			}
 			break

@@ -4,7 +4,7 @@
 // Decoding is greedy unless a temperature above 0 is asked for; then tokens are
 // drawn from the softmax by seed, which is 0 if missing, so that equal requests
 // always have equal answers. top_p, top_k and penalties are accepted and have no
-// effect; n above 1, echo, suffix and logprobs are refused.
+// effect; n above 1, echo, suffix, logprobs and tools are refused.
 //
 // Extensions for tests: return_token_ids adds token_ids to a choice, and
 // return_logits_hash adds logits_sha256, one hash a generated token.

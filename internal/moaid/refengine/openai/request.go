@@ -29,6 +29,7 @@ type body struct {
 	Echo                bool                  `json:"echo"`
 	Suffix              *string               `json:"suffix"`
 	Logprobs            json.RawMessage       `json:"logprobs"`
+	Tools               json.RawMessage       `json:"tools"`
 	Transfer            *sched.TransferParams `json:"kv_transfer_params"`
 	ReturnTokenIDs      bool                  `json:"return_token_ids"`
 	ReturnLogitsHash    bool                  `json:"return_logits_hash"`
@@ -61,10 +62,14 @@ type fault struct{ message, param string }
 
 func (f *fault) Error() string { return f.message }
 
+func unknownModel(asked, model string) *fault {
+	return &fault{fmt.Sprintf("The model %q does not exist here, only %q.", asked, model), "model"}
+}
+
 func (b *body) job(chat bool, model string) (job, error) {
 	var j job
 	if b.Model != "" && b.Model != model {
-		return j, &fault{fmt.Sprintf("The model %q does not exist here, only %q.", b.Model, model), "model"}
+		return j, unknownModel(b.Model, model)
 	}
 	if err := b.unsupported(); err != nil {
 		return j, err
@@ -117,6 +122,8 @@ func (b *body) unsupported() error {
 		return &fault{"suffix is not supported.", "suffix"}
 	case len(b.Logprobs) > 0 && string(b.Logprobs) != "null" && string(b.Logprobs) != "false":
 		return &fault{"logprobs is not supported.", "logprobs"}
+	case len(b.Tools) > 0 && string(b.Tools) != "null" && string(b.Tools) != "[]":
+		return &fault{"tools is not supported: this engine's model calls none.", "tools"}
 	}
 	return nil
 }

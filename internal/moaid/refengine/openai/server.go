@@ -45,26 +45,45 @@ func New(engine Engine, model string, maxLen int, reg *prometheus.Registry, log 
 // Handler serves all endpoints.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
-	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
-	mux.HandleFunc("GET /v1/models", s.models)
-	mux.HandleFunc("GET /health", s.health)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{}))
+	serve := func(method, path string, h http.HandlerFunc) {
+		mux.HandleFunc(method+" "+path, h)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", method)
+			writeError(w, http.StatusMethodNotAllowed, kindRequest, fmt.Sprintf("%s takes %s, not %s.", r.URL.Path, method, r.Method), "", "method_not_allowed")
+		})
+	}
+	serve(http.MethodPost, "/v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	serve(http.MethodPost, "/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	serve(http.MethodGet, "/v1/models", s.models)
+	serve(http.MethodGet, "/v1/models/{id...}", s.oneModel)
+	serve(http.MethodGet, "/health", s.health)
+	serve(http.MethodGet, "/metrics", promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{}).ServeHTTP)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, "invalid_request_error", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path), "")
+		writeError(w, http.StatusNotFound, kindRequest, fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path), "", "unknown_path")
 	})
 	return mux
 }
 
+func (s *Server) card() map[string]any {
+	return map[string]any{"id": s.model, "object": "model", "created": 0, "owned_by": "moai", "max_model_len": s.maxLen}
+}
+
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []map[string]any{
-		{"id": s.model, "object": "model", "created": 0, "owned_by": "moai", "max_model_len": s.maxLen},
-	}})
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []map[string]any{s.card()}})
+}
+
+func (s *Server) oneModel(w http.ResponseWriter, r *http.Request) {
+	if id := r.PathValue("id"); id != s.model {
+		f := unknownModel(id, s.model)
+		writeError(w, http.StatusNotFound, kindRequest, f.message, f.param, codeModel)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.card())
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.engine.Health(); err != nil {
-		writeError(w, http.StatusServiceUnavailable, "unavailable", err.Error(), "")
+		writeError(w, http.StatusServiceUnavailable, "unavailable", err.Error(), "", "not_ready")
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -72,41 +91,44 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 
 // complete answers a completion of either kind.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
-	var b body
+	const tooLong = "The body is longer than %d bytes."
+	if r.ContentLength > maxBody {
+		writeError(w, http.StatusRequestEntityTooLarge, kindRequest, fmt.Sprintf(tooLong, maxBody), "", "body_too_large")
+		return
+	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var long *http.MaxBytesError
 		if errors.As(err, &long) {
-			writeError(w, http.StatusRequestEntityTooLarge, "invalid_request_error", fmt.Sprintf("The body is longer than %d bytes.", maxBody), "")
+			writeError(w, http.StatusRequestEntityTooLarge, kindRequest, fmt.Sprintf(tooLong, maxBody), "", "body_too_large")
 		}
 		return
 	}
-	if err := json.Unmarshal(raw, &b); err != nil {
-		writeError(w, http.StatusBadRequest, "invalid_request_error", fmt.Sprintf("The body is not a valid request: %v.", err), "")
-		return
-	}
-	j, err := b.job(chat, s.model)
+	b, err := decode(raw)
+	var j job
 	if err == nil {
-		if ferr := s.engine.Fits(len(j.prompt), j.params.MaxTokens); ferr != nil {
-			err = &fault{fmt.Sprintf("This request does not fit: %v.", ferr), "max_tokens"}
-		}
+		j, err = b.job(chat, s.model)
+	}
+	code := ""
+	if err == nil {
+		err, code = s.fits(j, chat), "context_length_exceeded"
 	}
 	var f *fault
 	if errors.As(err, &f) {
 		status := http.StatusBadRequest
-		if f.param == "model" {
-			status = http.StatusNotFound
+		if f.param == "model" && b != nil {
+			status, code = http.StatusNotFound, codeModel
 		}
-		writeError(w, status, "invalid_request_error", f.message, f.param)
+		writeError(w, status, kindRequest, f.message, f.param, code)
 		return
 	}
 	req := sched.NewRequest(s.newID(), j.prompt, j.params)
 	if err := s.engine.Submit(req); err != nil {
-		writeError(w, http.StatusServiceUnavailable, "unavailable", err.Error(), "")
+		writeError(w, http.StatusServiceUnavailable, "unavailable", err.Error(), "", "stopping")
 		return
 	}
 	defer s.engine.Abort(req) // of a request that has ended, nothing
-	a := &answer{req: req, body: &b, chat: chat, model: s.model, created: time.Now().Unix(), text: text{stops: j.stops}}
+	a := &answer{req: req, body: b, chat: chat, model: s.model, created: time.Now().Unix(), text: text{stops: j.stops}}
 	if b.Stream {
 		a.stream(w, r)
 		return
@@ -125,14 +147,42 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(b) // the client may have gone
 }
 
-func errorBody(kind, text, param string, status int) map[string]any {
-	e := map[string]any{"message": text, "type": kind, "param": nil, "code": status}
+// fits says why a request can never run here.
+func (s *Server) fits(j job, chat bool) error {
+	n, param := len(j.prompt), "prompt"
+	if chat {
+		param = "messages"
+	}
+	if n >= s.maxLen {
+		return &fault{fmt.Sprintf("The prompt is too long for the model's context: it has %d tokens, and the context has %d for prompt and answer together. max_tokens is %d.",
+			n, s.maxLen, j.params.MaxTokens), param}
+	}
+	if err := s.engine.Fits(n, 1); err != nil {
+		return &fault{fmt.Sprintf("The prompt is too long for this engine: its %d tokens need more KV blocks than there are.", n), param}
+	}
+	if err := s.engine.Fits(n, j.params.MaxTokens); err != nil {
+		return &fault{fmt.Sprintf("This request does not fit: %v.", err), "max_tokens"}
+	}
+	return nil
+}
+
+const (
+	kindRequest = "invalid_request_error"
+	codeModel   = "model_not_found"
+)
+
+// errorBody is an error as OpenAI shapes it: an empty param or code is null.
+func errorBody(kind, text, param, code string) map[string]any {
+	e := map[string]any{"message": text, "type": kind, "param": nil, "code": nil}
 	if param != "" {
 		e["param"] = param
+	}
+	if code != "" {
+		e["code"] = code
 	}
 	return map[string]any{"error": e}
 }
 
-func writeError(w http.ResponseWriter, status int, kind, text, param string) {
-	writeJSON(w, status, errorBody(kind, text, param, status))
+func writeError(w http.ResponseWriter, status int, kind, text, param, code string) {
+	writeJSON(w, status, errorBody(kind, text, param, code))
 }
