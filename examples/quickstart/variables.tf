@@ -38,7 +38,7 @@ variable "gateway_private_key" {
 }
 
 variable "model" {
-  description = "Model of both engines. moai/reciting answers a long prompt with the prompt's own text."
+  description = "Model of both engines. moai/reciting answers a prompt of more than 887 tokens (bytes) with the prompt's own text; to a shorter one it answers nonsense, by construction."
   type        = string
   default     = "moai/reciting"
 }

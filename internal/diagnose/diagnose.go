@@ -24,6 +24,8 @@ type Subject struct {
 	Node path.Path
 	// At is the path to blame when the error itself names no attribute; empty means the whole resource.
 	At path.Path
+	// Importing says that the coordinates come from an import id, so that this is where to correct them.
+	Importing bool
 }
 
 // Attributed is implemented by errors that know which attribute of the resource has to change, as a dotted name such as

@@ -43,6 +43,8 @@ func TestError(t *testing.T) {
 		{"credentials name the profile", own, sshErr(ssh.ErrAuth, ssh.StepAuthenticate, "ssh.private_key", "Check it"), "SSH login refused", path.Root("ssh"),
 			[]string{`ssh_profiles["nvidia"].private_key`, "Check it.", "Attribute: ssh.profile"}},
 		{"bastion", own, sshErr(ssh.ErrUnreachable, ssh.StepConnect, "ssh.bastions[0].host", ""), "Host unreachable", path.Root("ssh"), []string{`ssh_profiles["nvidia"].bastions[0].host`}},
+		{"host key in an import", Subject{Doing: "read the machine", Importing: true}, sshErr(ssh.ErrHostKey, ssh.StepHandshake, "ssh.host_key", "Fix it"),
+			"SSH host key not accepted", path.Root("ssh"), []string{"Fix it. In an import", "add ,host_key=<"}},
 		{"interrupted", own, sshErr(ssh.ErrInterrupted, ssh.StepRun, "", ""), "Interrupted", path.Empty(), nil},
 		{"unknown profile", own, &fleet.ProfileError{Profile: "x", Known: []string{"amd"}}, "Unknown SSH profile", path.Root("ssh"), []string{`"x"`, "amd", "Attribute: ssh.profile"}},
 		{"another machine", own, &fleet.IdentityError{Name: "h100-0", Want: "1", Got: "2"}, "Another machine answers", path.Root("ssh"), []string{"Attribute: ssh.host"}},

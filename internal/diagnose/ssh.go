@@ -38,6 +38,9 @@ func sshText(e *ssh.Error, s Subject) (summary, fix string, at path.Path) {
 		}
 	}
 	fix, at = e.Fix, s.At
+	if s.Importing && errors.Is(e.Class, ssh.ErrHostKey) {
+		fix = strings.TrimSuffix(fix, ".") + ". In an import, the host's key is a part of the import id: add ,host_key=<the key as above, without quotes> to it"
+	}
 	switch {
 	case strings.HasPrefix(e.Attribute, "ssh.host"), e.Attribute == "ssh.port":
 		at = dotted(s.Node, e.Attribute)

@@ -50,7 +50,9 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	}
 	switch {
 	case err != nil && (importing || whole.Err() != nil):
-		resp.Diagnostics.Append(diagnose.Error(subject("read the engine", n.Coordinates()), err))
+		sub := subject("read the engine", n.Coordinates())
+		sub.Importing = importing
+		resp.Diagnostics.Append(diagnose.Error(sub, err))
 	case err != nil:
 		resp.Diagnostics.Append(diagnose.Warning(subject("read the engine", n.Coordinates()), err, keptText))
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)

@@ -116,7 +116,7 @@ func modelAttribute() schema.Attribute {
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "Name of the model; clients write it as `model`. `reference`: `moai/reciting` answers a long prompt with its own text, `moai/seeded` and `moai/seeded-wide` have random weights.",
+				MarkdownDescription: "Name of the model; clients write it as `model`. `reference`: `moai/reciting` answers a prompt of more than 887 tokens (bytes) with its own text and a shorter one with nonsense, `moai/seeded` and `moai/seeded-wide` have random weights.",
 				Validators:          []validator.String{stringvalidator.LengthBetween(1, 256)},
 			},
 			"path":     schema.StringAttribute{Optional: true, MarkdownDescription: "Directory of the model on the host. Not for `reference`, whose models are built in.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},

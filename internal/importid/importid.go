@@ -12,8 +12,13 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 )
 
-// Format is shown in documentation and errors.
-const Format = "name=prefill-0,node=h100-0,host=192.0.2.11,profile=nvidia[,port=22][,host_key=ssh-ed25519 AAAA…]"
+// The forms of ids, shown in errors.
+const (
+	EngineFormat = "name=prefill-0,node=h100-0,host=192.0.2.11,profile=nvidia" + optionalFormat
+	RouterFormat = "name=front,node=gateway,host=192.0.2.10,profile=nvidia" + optionalFormat
+
+	optionalFormat = "[,port=22][,host_key=ssh-ed25519 AAAA…]"
+)
 
 // ID is an object and the node that it is on. The node's machine-id is not part
 // of it: the machine says it itself.

@@ -64,7 +64,9 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	}()
 	switch {
 	case err != nil && (importing || whole.Err() != nil):
-		resp.Diagnostics.Append(diagnose.Error(subject("read the link", s, err), err))
+		sub := subject("read the link", s, err)
+		sub.Importing = importing
+		resp.Diagnostics.Append(diagnose.Error(sub, err))
 		return
 	case err != nil:
 		resp.Diagnostics.Append(diagnose.Warning(subject("read the link", s, err), err, keptText))

@@ -38,7 +38,9 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	var other *fleet.IdentityError
 	switch {
 	case err != nil && (importing || whole.Err() != nil):
-		resp.Diagnostics.Append(diagnose.Error(subject("read the machine", n.Coordinates()), err))
+		sub := subject("read the machine", n.Coordinates())
+		sub.Importing = importing
+		resp.Diagnostics.Append(diagnose.Error(sub, err))
 		return
 	case errors.As(err, &other):
 		resp.Diagnostics.Append(diagnose.Warning(subject("read the machine", n.Coordinates()), err, "The last known state is kept."))

@@ -3,6 +3,7 @@ package router_test
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -227,6 +228,15 @@ func TestImport(t *testing.T) {
 		resource.TestStep{
 			Config: l.config, ResourceName: "moai_engine.prefill", ImportState: true, ImportStateId: importID("other", "h100-0", "nvidia", l.h100),
 			ExpectError: regexp.MustCompile(`Nothing to import`),
+		},
+		resource.TestStep{
+			Config: l.config, ResourceName: "moai_router.front", ImportState: true, ImportStateId: "front",
+			ExpectError: regexp.MustCompile(`(?s)Invalid import id.*name=front,node=gateway,.*\[,port=22\]\[,host_key=`),
+		},
+		resource.TestStep{
+			Config: l.config, ResourceName: "moai_engine.prefill", ImportState: true,
+			ImportStateId: "name=prefill-0,node=h100-0,profile=nvidia,host=127.0.0.1,port=" + strconv.Itoa(l.h100.Server.Port()),
+			ExpectError:   regexp.MustCompile(`(?s)host key not accepted.*add\s+,host_key=`),
 		},
 		resource.TestStep{
 			Config: l.config, ResourceName: "moai_pd_pair.main", ImportState: true, ImportStateId: "Main",

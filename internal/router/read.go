@@ -49,7 +49,9 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	}
 	switch {
 	case err != nil && (importing || whole.Err() != nil):
-		resp.Diagnostics.Append(diagnostic("read the router", n.Coordinates(), err))
+		sub := subjectOf("read the router", n.Coordinates(), err)
+		sub.Importing = importing
+		resp.Diagnostics.Append(diagnose.Error(sub, err))
 		return
 	case err != nil:
 		resp.Diagnostics.Append(diagnose.Warning(subjectOf("read the router", n.Coordinates(), err), err, keptText))

@@ -209,7 +209,7 @@ func (r *Resource) remove(ctx context.Context, n *fleet.Node, s spec, note func(
 func (r *Resource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	id, err := importid.Parse(req.ID)
 	if err != nil {
-		resp.Diagnostics.AddError("Invalid import id", fmt.Sprintf("%s.\n\nThe id has the form %s", err, importid.Format))
+		resp.Diagnostics.AddError("Invalid import id", fmt.Sprintf("%s.\n\nThe id has the form %s", err, importid.RouterFormat))
 		return
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), id.Node.Name+"/"+id.Name)...)
