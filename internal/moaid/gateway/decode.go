@@ -150,7 +150,7 @@ func (x *exchange) tryDecode(client context.Context) (answered bool, err error) 
 	if a.stream != nil {
 		return x.passStream(client, ctx, cancel, a)
 	}
-	x.verdict(a.header)
+	x.verdict(ctx, a.header)
 	x.passHeader(a.header)
 	return true, x.passWhole(ctx, a)
 }
@@ -201,7 +201,7 @@ var verdictCodes = map[string]bool{
 }
 
 // verdict notes what decode's daemon says of the transfer.
-func (x *exchange) verdict(h http.Header) {
+func (x *exchange) verdict(ctx context.Context, h http.Header) {
 	if x.params == nil {
 		return
 	}
@@ -217,7 +217,7 @@ func (x *exchange) verdict(h http.Header) {
 		x.rec.reason = "transfer_failed" // decode computes the prompt itself
 		if code == "peer_gone" && x.prefill.e.Node != x.decode.e.Node {
 			// Decode's daemon cannot say so: prefill would keep the pages until a deadline.
-			x.g.cancelTransfer(x.r.Context(), x.id, x.prefill)
+			x.g.cancelTransfer(ctx, x.id, x.prefill)
 		}
 	default:
 		verdict, code = "missing", ""

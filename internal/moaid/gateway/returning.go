@@ -132,11 +132,6 @@ func (f *fleet) decodeAgain(pools []route.Pool) (ready, hope bool) {
 // restarting reports whether a failure is what one sees of a daemon or an engine
 // that is being restarted: it did not take the request.
 func (e *decodeError) restarting() bool {
-	switch e.class {
-	case upstream.ClassDial:
-		return true
-	case upstream.ClassStatus:
-		return e.status == http.StatusBadGateway || e.status == http.StatusServiceUnavailable
-	}
-	return false
+	return e.class == upstream.ClassDial ||
+		e.class == upstream.ClassStatus && (e.status == http.StatusBadGateway || e.status == http.StatusServiceUnavailable)
 }

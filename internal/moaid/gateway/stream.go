@@ -33,7 +33,7 @@ func (x *exchange) passStream(client, ctx context.Context, cancel context.Cancel
 	t := newTarget(x.w, time.Duration(x.g.timeouts.Client))
 	t.first = func() {
 		x.rec.stage, x.rec.status = stageStream, a.status
-		x.verdict(a.header)
+		x.verdict(ctx, a.header)
 		x.passHeader(a.header)
 		x.w.WriteHeader(a.status)
 	}

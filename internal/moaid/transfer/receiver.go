@@ -150,6 +150,7 @@ func (r *Receiver) onDown(now Instant, e PeerDown) []Effect {
 		r.claimed(now, r.o.Timeouts.Return)
 	case Claimed:
 		r.missing(now)
+	default: // ready or loading: the peer is not needed any more
 	}
 	return out
 }

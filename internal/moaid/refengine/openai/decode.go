@@ -31,16 +31,17 @@ func decode(raw []byte) (*body, error) {
 // kindName is what JSON calls what a Go type is made of.
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
-	case reflect.Int, reflect.Int64, reflect.Uint64:
-		return "an integer"
-	case reflect.Float64:
-		return "a number"
+	case reflect.Struct:
+		return "an object"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:
 		return "a string"
 	case reflect.Slice:
 		return "a list"
+	case reflect.Float64:
+		return "a number"
+	default:
+		return "an integer"
 	}
-	return "an object"
 }
