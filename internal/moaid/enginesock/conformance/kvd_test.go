@@ -16,7 +16,7 @@ func harness(t testing.TB, o conformance.Options) conformance.Pair {
 	if o.Fast {
 		opts.Timeouts = transfer.Timeouts{
 			Reserve: time.Second, Offer: time.Second, Claim: time.Second, Progress: time.Second,
-			Load: time.Second, Return: time.Second, Grace: time.Second, Retain: time.Minute,
+			Load: time.Second, Return: time.Second, Absent: time.Second, Grace: time.Second, Retain: time.Minute,
 		}
 	}
 	p := rig.New(t, opts)
