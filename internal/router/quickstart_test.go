@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-testing/config"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
@@ -19,6 +20,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/acctest"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh/sshtest"
 )
 
@@ -246,6 +248,23 @@ func TestEngineThatDiesAtStart(t *testing.T) {
 			ConfigStateChecks: []statecheck.StateCheck{known("moai_engine.prefill", tfjsonpath.New("ready"), knownvalue.Bool(true))},
 		},
 	)
+}
+
+// TestEngineThatStartsOverAndOver is given up within seconds, not at the timeout.
+func TestEngineThatStartsOverAndOver(t *testing.T) {
+	l := newLab(t)
+	l.h100.Daemon.EngineReady = func(e api.Engine) (bool, string) {
+		l.h100.SetUnit(prefillUnit, func(u *sshtest.Unit) { u.NRestarts++ })
+		return e.Name != "prefill-0", "the worker of rank 0 has no staging arena yet"
+	}
+	began := time.Now()
+	l.run(t, resource.TestStep{Config: l.config, ExpectError: regexp.MustCompile(`(?s)Engine prefill-0 died at start.*moai_engine\.prefill`)})
+	if took := time.Since(began); took > time.Minute { // the timeout is five
+		t.Errorf("it took %s", took)
+	}
+	if !slices.ContainsFunc(l.h100.Calls(), func(c sshtest.Call) bool { return c.Verb == "unit" && slices.Equal(c.Args, []string{"stop", prefillUnit}) }) {
+		t.Error("the unit goes on starting over")
+	}
 }
 
 func TestCanary(t *testing.T) {
