@@ -262,7 +262,9 @@ func TestEngineThatStartsOverAndOver(t *testing.T) {
 	if took := time.Since(began); took > time.Minute { // the timeout is five
 		t.Errorf("it took %s", took)
 	}
-	if !slices.ContainsFunc(l.h100.Calls(), func(c sshtest.Call) bool { return c.Verb == "unit" && slices.Equal(c.Args, []string{"stop", prefillUnit}) }) {
+	if !slices.ContainsFunc(l.h100.Calls(), func(c sshtest.Call) bool {
+		return c.Verb == "unit" && slices.Equal(c.Args, []string{"stop", prefillUnit})
+	}) {
 		t.Error("the unit goes on starting over")
 	}
 }
