@@ -14,10 +14,12 @@ const orphanGrace = 5 * time.Second
 
 // ExitWithParent ends this process when the process that started it is gone. The end of the CLI's connection has
 // cancelled every request by then; a remote command that ignores that dies with its SSH session.
-func ExitWithParent() { exitWithParent(parentPoll, orphanGrace) }
+func ExitWithParent() { exitWithParent(parent, parentPoll, orphanGrace) }
 
-func exitWithParent(poll, grace time.Duration) {
-	parent := os.Getppid()
+// parent is read as early as possible: a CLI that dies before it was read would never be missed.
+var parent = os.Getppid()
+
+func exitWithParent(parent int, poll, grace time.Duration) {
 	tick := time.NewTicker(poll)
 	for os.Getppid() == parent {
 		<-tick.C

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		select {} // until killed
 	case "provider":
 		_, _ = os.Stdout.WriteString("up\n") // the test waits for it
-		exitWithParent(10*time.Millisecond, 10*time.Millisecond)
+		exitWithParent(parent, 10*time.Millisecond, 10*time.Millisecond)
 	}
 	os.Exit(m.Run())
 }
