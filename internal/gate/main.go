@@ -87,7 +87,7 @@ func (r repo) test(ctx context.Context) error {
 		}
 	}
 	fmt.Println("--- controls of the correctness claim that need the test build")
-	return r.exec(ctx, "internal/moaid", "go", "test", "-count=1", "-timeout", "10m", "-tags", "moai_damage", "-run", "Damage|Noop", "./e2e/...", "./kvd/...")
+	return r.exec(ctx, "internal/moaid", "go", "test", "-count=1", "-timeout", "10m", "-tags", "moai_damage", "-run", "Damage|Noop|Flip|NoFaults", "./e2e/...", "./kvd/...")
 }
 
 // lab runs the tests that boot hosts, and shows what they did.
