@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 const engineUnitFile = "/etc/systemd/system/moai-engine-" + decodeEngine + ".service"
+
+// handEdit is what somebody adds to the engine's unit.
+const handEdit = "Nice=7"
 
 // drift does by hand what must not stay unseen, and lets Terraform show and
 // heal it.
@@ -19,7 +23,7 @@ func (r *drive) drift(ctx context.Context) error {
 	}
 	for _, script := range []string{
 		"systemctl stop moai-kvd.service\n",
-		"printf '\\n# edited by hand\\n[Service]\\nNice=7\\n' >>" + engineUnitFile + "\n",
+		"printf '\\n[Service]\\n" + handEdit + "\\n' >>" + engineUnitFile + "\n",
 	} {
 		if _, err := ssh(ctx, r.env, DecodeHost, strings.NewReader(script), "sudo", "-n", "sh", "-s"); err != nil {
 			return err
@@ -29,12 +33,19 @@ func (r *drive) drift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.report.DriftShown = changes && strings.Contains(out, "moai_node.mi300x") && strings.Contains(out, "moai_engine.decode")
-	if !r.report.DriftShown {
-		return fmt.Errorf("the plan does not show both: %s", out)
+	shown := changedLines(out)
+	r.report.DriftShown = changes
+	for _, want := range []string{
+		"# moai_node.mi300x will be updated in-place", `~ service = "inactive" -> "active"`,
+		"# moai_engine.decode will be updated in-place", `~ unit = "changed" -> "ok"`,
+	} {
+		if !slices.Contains(shown, want) {
+			r.report.DriftShown = false
+			return fmt.Errorf("the plan does not show %q:\n%s", want, strings.Join(shown, "\n"))
+		}
 	}
 	r.N.Say("the plan shows it:")
-	for _, line := range changedLines(out) {
+	for _, line := range shown {
 		r.N.print("            %s\n", line)
 	}
 	r.N.Step("Apply heals it")
@@ -47,6 +58,13 @@ func (r *drive) drift(ctx context.Context) error {
 	}
 	if again {
 		return fmt.Errorf("the plan after healing is not empty:\n%s", out)
+	}
+	unit, err := ssh(ctx, r.env, DecodeHost, nil, "cat", engineUnitFile)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(unit, handEdit) {
+		return fmt.Errorf("what was written by hand is still in %s", engineUnitFile)
 	}
 	if err := r.recitesAgain(ctx, "after healing"); err != nil {
 		return err
@@ -110,8 +128,8 @@ func (r *drive) recitesAgain(ctx context.Context, when string) error {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c, err := complete(ctx, r.endpoint, model, r.recital.Prompt, 40, nil)
-		if err == nil && c.Text != r.recital.Answer[:40] {
+		c, err := complete(ctx, r.endpoint, model, r.recital.Prompt, glimpseTokens, nil)
+		if err == nil && c.Text != r.recital.Answer[:glimpseTokens] {
 			return fmt.Errorf("%s the endpoint gave a wrong answer: %q", when, c.Text)
 		}
 		if err == nil && strings.HasPrefix(c.Route, "pd") {
@@ -129,11 +147,14 @@ func (r *drive) recitesAgain(ctx context.Context, when string) error {
 	}
 }
 
-// changedLines picks the lines of a plan that name a resource or a changed attribute.
+// changedLines picks the lines of a plan that name a resource or a changed
+// attribute, their spaces folded. What a refresh saw comes before the actions and
+// is not part of it.
 func changedLines(plan string) []string {
+	_, actions, _ := strings.Cut(plan, "will perform the following actions:")
 	var out []string
-	for _, line := range strings.Split(plan, "\n") {
-		t := strings.TrimSpace(line)
+	for _, line := range strings.Split(actions, "\n") {
+		t := strings.Join(strings.Fields(line), " ")
 		if strings.HasPrefix(t, "# moai_") || strings.HasPrefix(t, "~ ") && strings.Contains(t, "->") {
 			out = append(out, t)
 		}

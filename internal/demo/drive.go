@@ -18,6 +18,7 @@ import (
 const (
 	minPromptTokens = 2000
 	answerTokens    = 160
+	glimpseTokens   = 40 // enough to tell a right answer from a wrong one
 	prefillEngine   = "prefill-0"
 	decodeEngine    = "decode-0"
 	model           = "moai/reciting"
@@ -119,23 +120,18 @@ func (r *drive) completion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Alone: the same prompt straight to the decode engine. Also the no-op
-	// control: everything about this run is right but that no KV crossed.
-	w, err = newWitness(ctx, r.decode, decodeEngine)
-	if err != nil {
-		return err
-	}
 	alone, err := ask(ctx, r.decode, decodeEngine, model, r.recital.Prompt, answerTokens, nil, nil)
 	if err != nil {
 		return err
 	}
 	e.AloneText = alone.Text
 	v := proof.Judge(e)
-	noop, _, err := w.evidence(ctx, Completion{Text: alone.Text, PromptTokens: c.PromptTokens, Route: "pd", Transfer: ""}, alone.Text, r.recital.Answer)
+	noop, err := r.noop(ctx, c, alone.Text)
 	if err != nil {
 		return err
 	}
-	r.report.NoopDetected = !proof.Judge(noop).KVUsed
+	judged := proof.Judge(noop)
+	r.report.NoopDetected = judged.SameTokens && !judged.KVUsed && noop.DecodeComputed == c.PromptTokens
 	r.report.SameTokens = v.SameTokens
 	r.report.DecodePromptComputed = e.DecodeComputed
 	r.report.KVBytes, r.report.KVBytesExpected, r.report.Chunks = e.BytesMoved, e.BytesExpected, e.Chunks
@@ -147,12 +143,36 @@ func (r *drive) completion(ctx context.Context) error {
 	r.N.Say("route: %s", c.Route)
 	r.N.Say("prompt %d tokens, TTFT %.0f ms, ITL %.1f ms (median of %d)", c.PromptTokens, r.report.TTFTMillis, r.report.ITLMillis, len(c.ITL))
 	r.N.Say("KV: %d bytes arrived, %d expected from geometry, %d chunks, encryption %s", e.BytesMoved, e.BytesExpected, e.Chunks, r.report.Encryption)
-	r.N.Say("the decode engine computed %d prompt tokens itself; alone it computed %d and said the same: %v", e.DecodeComputed, noop.DecodeComputed, v.SameTokens)
-	r.N.Say("a run without a transfer is told apart: %v", r.report.NoopDetected)
+	r.N.Say("the decode engine computed %d prompt tokens itself, and says the same alone: %v", e.DecodeComputed, v.SameTokens)
+	r.N.Say("a transfer that brings nothing gives the same text too, from %d tokens computed on %s, and is told apart: %v", noop.DecodeComputed, DecodeHost, r.report.NoopDetected)
 	if !v.OK() {
 		return errors.New(strings.Join(v.Failures, "; "))
 	}
 	return nil
+}
+
+// noop asks the decode engine for the same prompt with a transfer that the
+// prefill engine never offers: everything about the run is as it was but that no
+// KV crosses, so the decode engine computes the prompt itself.
+func (r *drive) noop(ctx context.Context, c Completion, alone string) (proof.Evidence, error) {
+	id, err := newTransferID()
+	if err != nil {
+		return proof.Evidence{}, err
+	}
+	w, err := newWitness(ctx, r.decode, decodeEngine)
+	if err != nil {
+		return proof.Evidence{}, err
+	}
+	params := map[string]any{
+		"do_remote_prefill": true, "do_remote_decode": false, "transfer_id": id,
+		"source_node": PrefillHost, "source_engine": prefillEngine, "remote_num_tokens": c.PromptTokens,
+	}
+	a, err := ask(ctx, r.decode, decodeEngine, model, r.recital.Prompt, answerTokens, params, nil)
+	if err != nil {
+		return proof.Evidence{}, err
+	}
+	e, _, err := w.evidence(ctx, Completion{Text: a.Text, PromptTokens: c.PromptTokens, Route: c.Route, Transfer: id}, alone, r.recital.Answer)
+	return e, err
 }
 
 func (r *drive) wrongWeights(ctx context.Context) error {
@@ -164,11 +184,11 @@ func (r *drive) wrongWeights(ctx context.Context) error {
 	im := impostor{
 		env: r.env, prefill: r.prefill, decode: r.decode, decoder: decodeEngine, genuine: *genuine, model: model, trueSeed: refmodel.DefaultSeed,
 	}
-	text, err := im.text(ctx, r.recital.Prompt, 40)
+	text, err := im.text(ctx, r.recital.Prompt, glimpseTokens)
 	if err != nil {
 		return err
 	}
-	r.report.WrongWeightsDiffer = text != r.recital.Answer[:40]
+	r.report.WrongWeightsDiffer = text != r.recital.Answer[:glimpseTokens]
 	r.N.Say("on its KV the decode engine says %q: other text, so the KV is what it reads", text)
 	if !r.report.WrongWeightsDiffer {
 		return errors.New("wrong weights on the prefill engine changed nothing: the KV is not used")

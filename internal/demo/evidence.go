@@ -140,8 +140,7 @@ func metric(text []byte, name string) (float64, error) {
 	return sum, lines.Err()
 }
 
-// ask sends one completion straight to an engine through its daemon's
-// management API, without the router, and gives text, KV parameters and usage.
+// answer is what an engine said to one completion that did not stream.
 type answer struct {
 	Text         string
 	Params       json.RawMessage
@@ -149,6 +148,8 @@ type answer struct {
 	Verdict      string // the daemon's word on the transfer, if there was one
 }
 
+// ask sends one completion straight to an engine through its daemon's
+// management API, without the router.
 func ask(ctx context.Context, mgmt *client.Client, engine, model, prompt string, maxTokens int, params any, header http.Header) (answer, error) {
 	req := map[string]any{"model": model, "prompt": prompt, "max_tokens": maxTokens, "temperature": 0}
 	if params != nil {

@@ -46,11 +46,10 @@ func (im impostor) text(ctx context.Context, prompt string, maxTokens int) (text
 	if err := im.start(ctx); err != nil {
 		return "", err
 	}
-	var raw [16]byte
-	if _, err := rand.Read(raw[:]); err != nil {
+	id, err := newTransferID()
+	if err != nil {
 		return "", err
 	}
-	id := hex.EncodeToString(raw[:])
 	p, err := ask(ctx, im.prefill, impostorName, im.model, prompt, 1, map[string]any{
 		"do_remote_decode": true, "do_remote_prefill": false, "transfer_id": id, "target_node": DecodeHost, "target_engine": im.decoder,
 	}, nil)
@@ -125,4 +124,13 @@ func (im impostor) remove(ctx context.Context) error {
 	}
 	errs = append(errs, im.prefill.DeleteEngine(ctx, impostorName))
 	return errors.Join(errs...)
+}
+
+// newTransferID mints an id as the router does: 128 random bits in hex.
+func newTransferID() (string, error) {
+	var raw [16]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(raw[:]), nil
 }

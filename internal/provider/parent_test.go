@@ -21,9 +21,11 @@ func TestMain(m *testing.M) {
 		if err := child.Start(); err != nil {
 			os.Exit(3)
 		}
-		select {} // until killed
+		_ = child.Wait() // until killed
+		os.Exit(0)
 	case "provider":
-		_, _ = os.Stdout.WriteString("up\n") // the test waits for it
+		_, _ = os.Stdout.WriteString("up\n")                  // the test waits for it
+		time.AfterFunc(25*time.Second, func() { os.Exit(4) }) // if it fails, nothing is left behind
 		exitWithParent(parent, 10*time.Millisecond, 10*time.Millisecond)
 	}
 	os.Exit(m.Run())
