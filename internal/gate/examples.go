@@ -14,28 +14,31 @@ import (
 // examples checks the format of every example and validates those that are
 // whole configurations, against the provider of this checkout.
 func (r repo) examples(ctx context.Context) error {
-	cli, err := demo.FindCLI(ctx)
-	if err != nil {
-		return err
-	}
-	format := exec.CommandContext(ctx, cli.Path, "fmt", "-check", "-diff", "-recursive", "examples")
-	format.Dir, format.Env = r.root, demo.CLIEnv("")
-	if out, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("format of examples (run make fmt): %w\n%s", err, out)
-	}
-	if err := r.ws.Build(ctx); err != nil {
+	if err := exampleFormat(ctx, r.root); err != nil {
 		return err
 	}
 	dirs, err := exampleDirs(filepath.Join(r.root, "examples"))
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs {
-		if err := r.validate(ctx, cli, dir); err != nil {
-			return err
-		}
+	if err := r.validate(ctx, dirs...); err != nil {
+		return err
 	}
 	fmt.Printf("%d examples are formatted and valid\n", len(dirs))
+	return nil
+}
+
+// exampleFormat checks the format of the examples of a checkout.
+func exampleFormat(ctx context.Context, root string) error {
+	cli, err := demo.FindCLI(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, cli.Path, "fmt", "-check", "-diff", "-recursive", "examples")
+	cmd.Dir, cmd.Env = root, demo.CLIEnv("")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format of examples (run make fmt): %w\n%s", err, out)
+	}
 	return nil
 }
 
@@ -65,8 +68,25 @@ func exampleDirs(root string) ([]string, error) {
 	return dirs, nil
 }
 
-// validate runs init and validate on a copy, so that nothing is left in the checkout.
-func (r repo) validate(ctx context.Context, cli demo.CLI, dir string) error {
+// validate holds examples against the provider of this checkout.
+func (r repo) validate(ctx context.Context, dirs ...string) error {
+	cli, err := demo.FindCLI(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.ws.Build(ctx); err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := r.validateOne(ctx, cli, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateOne runs init and validate on a copy, so that nothing is left in the checkout.
+func (r repo) validateOne(ctx context.Context, cli demo.CLI, dir string) error {
 	tmp, err := os.MkdirTemp("", "moai-example-")
 	if err != nil {
 		return err
