@@ -8,7 +8,7 @@ import (
 )
 
 // CLI makes plugin-testing use the Terraform or OpenTofu that is there, with no configuration of the user's. It skips the
-// test where there is none: the tests of pure packages need none.
+// test where there is none: the tests of pure packages need none. With MOAI_REQUIRE set, it fails the test.
 func CLI(t *testing.T) {
 	t.Helper()
 	bin := os.Getenv("TF_ACC_TERRAFORM_PATH")
@@ -21,7 +21,11 @@ func CLI(t *testing.T) {
 		}
 	}
 	if bin == "" {
-		t.Skip("no terraform or tofu in PATH: acceptance tests need one (1.11 or newer)")
+		const missing = "no terraform or tofu in PATH: acceptance tests need one (1.11 or newer)"
+		if os.Getenv("MOAI_REQUIRE") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
 	}
 	rc := filepath.Join(t.TempDir(), "cli.rc")
 	if err := os.WriteFile(rc, []byte("disable_checkpoint = true\n"), 0o600); err != nil {

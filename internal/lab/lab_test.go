@@ -36,6 +36,15 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
+// skip says what this machine lacks; where MOAI_REQUIRE is set, that is a failure.
+func skip(t *testing.T, missing string) {
+	t.Helper()
+	if os.Getenv("MOAI_REQUIRE") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+}
+
 // open returns a lab of the test's own; images are shared with other labs of this machine.
 func open(t *testing.T, name string) *Lab {
 	t.Helper()
@@ -49,13 +58,13 @@ func open(t *testing.T, name string) *Lab {
 	l, err := Open(Config{Dir: dir, Name: name, Say: t.Logf})
 	var missing *MissingError
 	if errors.As(err, &missing) {
-		t.Skip(err)
+		skip(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if need := missingPackages(lookup); len(need) > 0 {
-		t.Skipf("needs the packages %s", strings.Join(need, " "))
+		skip(t, "needs the packages "+strings.Join(need, " "))
 	}
 	return l
 }

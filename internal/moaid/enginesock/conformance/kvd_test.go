@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -37,6 +38,9 @@ func TestGoClient(t *testing.T) { conformance.Run(t, harness, conformance.GoClie
 
 func TestPythonClient(t *testing.T) {
 	python, err := exec.LookPath("python3")
+	if err != nil && os.Getenv("MOAI_REQUIRE") != "" {
+		t.Fatal("there is no python3 here")
+	}
 	if err != nil {
 		t.Skip("there is no python3 here")
 	}
