@@ -3,10 +3,13 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/e2e/rig"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
 
 // One flipped bit of any sent slot changes the logits of seeded weights.
@@ -37,5 +40,59 @@ func TestNoopTransferIsNoticed(t *testing.T) {
 	run, _ := p.observe(t, ps, want)
 	if wrong := Check(run); len(wrong) < len(ps)-1 {
 		t.Errorf("%d transfers that moved nothing gave only %v", len(ps), wrong)
+	}
+}
+
+// A page in the place of another one of its layer changes the tokens of reciting
+// weights, if decode's tokens depend on the page.
+func TestDamageBySwappedPageChangesTokens(t *testing.T) {
+	m, err := refmodel.Lookup("moai/reciting")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lags := m.Config.Lags
+	// What decode reads of a layer's page at its first step passes the later
+	// layers, and their lags, before it is a token. The prompt's length chooses the layer.
+	steps := func(prompt []int) int {
+		n := 32
+		for _, lag := range lags[len(prompt)%len(lags)+1:] {
+			n += lag
+		}
+		return n
+	}
+	const swaps = 20
+	ps, want := make([][]int, swaps), make([][]int, swaps)
+	for i := range ps {
+		ps[i] = prompts(2, m.Lag()+64+7*i, uint64(i+1))[1] // 7 is prime to the layers: each has its turn
+		if want[i], err = m.Recite(ps[i], steps(ps[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := startPair(t, rig.Options{}, config("prefill-0", "moai/reciting", 1), config("decode-0", "moai/reciting", 1))
+	differing := func(ps, want [][]int) (n int) {
+		got := make([]answer, len(ps))
+		each(t, ps, func(i int, pr []int) (err error) {
+			got[i], _, err = p.split(t.Context(), pr, steps(pr))
+			return err
+		})
+		for i := range ps {
+			if !slices.Equal(got[i].Tokens, want[i]) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := differing(ps[:len(lags)], want); n != 0 {
+		t.Fatalf("%d of %d answers are wrong without damage", n, len(lags))
+	}
+	t.Setenv("MOAI_KVD_FAULT_REACH", strings.Trim(strings.ReplaceAll(fmt.Sprint(lags), " ", ","), "[]"))
+	t.Setenv("MOAI_KVD_FAULT", "swap")
+	n := differing(ps, want)
+	t.Logf("%d of %d differ", n, swaps)
+	if n*100 < swaps*95 {
+		t.Errorf("replaced pages change the tokens of only %d of %d prompts", n, swaps)
+	}
+	if r := p.d.metric(t.Context(), "reference_recomputes_total"); r != 0 {
+		t.Errorf("decode computed %v prompts itself", r)
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // faultEnv chooses the fault of the test build: "flip" changes one bit of one
-// received slot after verification, "noop" writes no bytes at all.
+// received slot after verification, "swap" puts another page in the place of one,
+// "noop" writes no bytes at all.
 const faultEnv = "MOAI_KVD_FAULT"
 
 // divert clears the pages and gives scratch memory instead, under "noop".
@@ -27,13 +28,20 @@ func divert(dst [][]byte) [][]byte {
 	return out
 }
 
-// damage flips one bit that the engine will use: of a token's slot that is
+// damage spoils verified bytes, if the fault is one of those that do.
+func (d *Daemon) damage(t *receiving) {
+	switch os.Getenv(faultEnv) {
+	case "flip":
+		d.flip(t)
+	case "swap":
+		d.swap(t)
+	}
+}
+
+// flip changes one bit that the engine will use: of a token's slot that is
 // neither padding, nor outside the window, nor the last token's, which the
 // engine computes again. The id decides which.
-func (d *Daemon) damage(t *receiving) {
-	if os.Getenv(faultEnv) != "flip" {
-		return
-	}
+func (d *Daemon) flip(t *receiving) {
 	h := fnv.New64a()
 	_, _ = h.Write(t.id[:])
 	fp, tokens := t.engine.reg.Fingerprint, t.m.Tokens()
