@@ -13,6 +13,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/e2e/rig"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/sched"
 )
 
 const (
@@ -110,30 +111,59 @@ func alone(t *testing.T, model string, ps [][]int) []answer {
 	return out
 }
 
-// observe answers the prompts on the pair. Transfers are counted together, since
-// several run at once, and shared out by what each should be: a difference
-// appears at the last prompt.
+// moved is how many KV bytes decode's node received for a transfer.
+func (p *pair) moved(ctx context.Context, tr *sched.TransferParams) (int64, error) {
+	list, err := p.B.Manage.Transfers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range list {
+		if x.ID == tr.TransferID && x.Direction == "receive" {
+			return x.BytesMoved, nil
+		}
+	}
+	return 0, fmt.Errorf("decode's node does not know transfer %s", tr.TransferID)
+}
+
+// observe answers the prompts on the pair. Bytes are counted for each transfer,
+// and again on the link. Computed tokens are counted together, since several
+// requests run at once. A difference in a sum appears at the last prompt.
 func (p *pair) observe(t *testing.T, ps [][]int, want []answer) ([]Observation, []answer) {
 	t.Helper()
 	ctx := t.Context()
-	computed, bytes := p.d.metric(ctx, "reference_prompt_tokens_computed_total"), p.received(ctx)
-	got := make([]answer, len(ps))
-	each(t, ps, func(i int, pr []int) (err error) {
-		got[i], _, err = p.split(ctx, pr, osl)
+	computed, link := p.d.metric(ctx, "reference_prompt_tokens_computed_total"), p.received(ctx)
+	got, run := make([]answer, len(ps)), make([]Observation, len(ps))
+	each(t, ps, func(i int, pr []int) error {
+		a, tr, err := p.split(ctx, pr, osl)
+		if err != nil {
+			return err
+		}
+		got[i] = a
+		run[i] = Observation{PromptTokens: len(pr), Want: want[i].Tokens, Got: a.Tokens, Computed: 1, BytesExpected: p.d.payload(len(pr))}
+		run[i].Bytes, err = p.moved(ctx, tr)
 		return err
 	})
-	run := make([]Observation, len(ps))
-	leftComputed := int(p.d.metric(ctx, "reference_prompt_tokens_computed_total") - computed)
-	leftBytes := p.received(ctx) - bytes
-	for i, pr := range ps {
-		run[i] = Observation{PromptTokens: len(pr), Want: want[i].Tokens, Got: got[i].Tokens, Computed: 1, BytesExpected: p.d.payload(len(pr))}
-		run[i].Bytes = run[i].BytesExpected
-		leftComputed--
-		leftBytes -= run[i].Bytes
+	last := &run[len(run)-1]
+	last.Computed += int(p.d.metric(ctx, "reference_prompt_tokens_computed_total")-computed) - len(ps)
+	left := p.received(ctx) - link
+	for _, o := range run {
+		left -= o.Bytes
 	}
-	run[len(run)-1].Computed += leftComputed
-	run[len(run)-1].Bytes += leftBytes
+	last.Bytes += left
 	return run, got
+}
+
+// One request after another, so that what decode computes is known for each.
+func TestSplitComputesOneTokenOfEachPrompt(t *testing.T) {
+	ps := prompts(8, 700, 7)
+	want := alone(t, "moai/seeded", ps)
+	p := startPair(t, rig.Options{}, config("prefill-0", "moai/seeded", 1), config("decode-0", "moai/seeded", 1))
+	for i, pr := range ps {
+		run, _ := p.observe(t, [][]int{pr}, want[i:i+1])
+		for _, w := range Check(run) {
+			t.Error(w)
+		}
+	}
 }
 
 func TestSplitEqualsAlone(t *testing.T) {
