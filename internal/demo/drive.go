@@ -151,8 +151,8 @@ func (r *drive) completion(ctx context.Context) error {
 	return nil
 }
 
-// noop asks the decode engine for the same prompt with a transfer that the
-// prefill engine never offers: everything about the run is as it was but that no
+// noop asks the decode engine for the same prompt with a transfer that no engine
+// offers: everything about the run is as it was but that no
 // KV crosses, so the decode engine computes the prompt itself.
 func (r *drive) noop(ctx context.Context, c Completion, alone string) (proof.Evidence, error) {
 	id, err := newTransferID()
@@ -165,7 +165,7 @@ func (r *drive) noop(ctx context.Context, c Completion, alone string) (proof.Evi
 	}
 	params := map[string]any{
 		"do_remote_prefill": true, "do_remote_decode": false, "transfer_id": id,
-		"source_node": PrefillHost, "source_engine": prefillEngine, "remote_num_tokens": c.PromptTokens,
+		"source_node": PrefillHost, "source_engine": "nobody", "remote_num_tokens": c.PromptTokens,
 	}
 	a, err := ask(ctx, r.decode, decodeEngine, model, r.recital.Prompt, answerTokens, params, nil)
 	if err != nil {

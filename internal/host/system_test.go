@@ -162,21 +162,22 @@ func TestUnitScript(t *testing.T) {
 	tool("systemctl", `case "$*" in
 "show -p LoadState -- gone.service") echo LoadState=not-found;;
 "show -p LoadState -- "*) echo LoadState=loaded;;
-"show -p InvocationID -- "*) echo "InvocationID=$(cat "$0.id")";;
+"show -p ExecMainStartTimestamp -- "*) echo "ExecMainStartTimestamp=$(cat "$0.start")";;
 "show "*) shift $#; printf 'Id=a.service\nLoadState=loaded\nActiveState=active\n\nId=b.service\nLoadState=not-found\nActiveState=inactive\n';;
 *good*|daemon-reload) ;;
 *) echo "Failed: $*" >&2; exit 5;;
 esac
 `)
-	tool("journalctl", `case $1 in
-_SYSTEMD_INVOCATION_ID=silent) ;;
-_SYSTEMD_INVOCATION_ID=*) echo "start ${1#*=} or ${3#*=} says no";;
+	tool("journalctl", `case $* in
+--sync) ;;
+"-u "*" --since @1000000000 "*) ;; # a start that said nothing
+"-u "*" --since "*) echo "since $4 it says no";;
 *) echo "last words of $2";;
 esac
 `)
-	start := func(id string) {
+	start := func(at string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "systemctl.id"), []byte(id), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "systemctl.start"), []byte(at), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,19 +194,19 @@ esac
 	if err := h.EnableNow(ctx, "bad.service"); err == nil || !strings.Contains(err.Error(), "last words of bad.service") {
 		t.Errorf("enable: %v", err)
 	}
-	start("silent")
+	start("Sun 2001-09-09 01:46:40 UTC")
 	if log, err := h.JournalTail(ctx, "bad.service", 5); err != nil || log != "last words of bad.service\n" {
 		t.Errorf("a start that said nothing: %q, %v", log, err)
 	}
-	start("0123")
-	if log, err := h.JournalTail(ctx, "bad.service", 5); err != nil || log != "start 0123 or 0123 says no\n" {
+	start("Sun 2001-09-09 01:46:41 UTC")
+	if log, err := h.JournalTail(ctx, "bad.service", 5); err != nil || log != "since @1000000001 it says no\n" {
 		t.Errorf("a start's own lines: %q, %v", log, err)
 	}
 	// The cause comes before what systemctl says of it, and nothing of an earlier start.
 	err := h.EnableNow(ctx, "bad.service")
 	cause, said := -1, -1
 	if err != nil {
-		cause, said = strings.Index(err.Error(), "start 0123"), strings.Index(err.Error(), "Failed: enable --now")
+		cause, said = strings.Index(err.Error(), "since @1000000001"), strings.Index(err.Error(), "Failed: enable --now")
 	}
 	if cause < 0 || said < cause || strings.Contains(err.Error(), "last words") {
 		t.Errorf("enable: %v", err)

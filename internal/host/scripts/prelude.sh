@@ -33,10 +33,13 @@ there() {
 # journal UNIT LINES FORMAT: the last lines of the unit's last start: its own, and systemd's about it. Where that start
 # cannot be told, or has said nothing yet, the unit's last lines.
 journal() {
-	id=$(systemctl show -p InvocationID -- "$1" 2>/dev/null) || id=
-	id=${id#InvocationID=}
+	# By time, not by invocation: what a process says right before it ends is often stored without the invocation's id.
+	at=$(TZ=UTC systemctl show -p ExecMainStartTimestamp -- "$1" 2>/dev/null) || at=
+	at=${at#*=}
+	[ -n "$at" ] && at=$(date -d "$at" +%s 2>/dev/null)
+	journalctl --sync >/dev/null 2>&1
 	lines=
-	[ -n "$id" ] && lines=$(journalctl "_SYSTEMD_INVOCATION_ID=$id" + "INVOCATION_ID=$id" -n "$2" --no-pager -o "$3" -q 2>/dev/null)
+	[ -n "$at" ] && lines=$(journalctl -u "$1" --since "@$at" -n "$2" --no-pager -o "$3" -q 2>/dev/null)
 	[ -n "$lines" ] || lines=$(journalctl -u "$1" -n "$2" --no-pager -o "$3" -q)
 	printf '%s\n' "$lines"
 }
