@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/facts"
 	"github.com/moai-dev/terraform-provider-moai/internal/host"
@@ -199,22 +198,4 @@ func (n *Node) MachineID(ctx context.Context) (string, error) {
 	n.machineID = id
 	n.mu.Unlock()
 	return id, nil
-}
-
-// Reachable waits until the node can be reached, for failures that may pass by themselves. It gives up when ctx ends.
-func (n *Node) Reachable(ctx context.Context) error {
-	const pause = time.Second
-	for {
-		err := n.Connect(ctx)
-		if err == nil || !ssh.Retryable(err) || ctx.Err() != nil {
-			return err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		}
-	}
 }

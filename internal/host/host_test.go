@@ -299,7 +299,7 @@ func TestMarker(t *testing.T) {
 	if got, err := h.ReadMarker(t.Context()); err == nil || got != nil {
 		t.Errorf("a damaged marker was read: %+v", got)
 	}
-	if err := h.RemoveMarker(t.Context()); err != nil {
+	if _, err := h.RemoveFile(t.Context(), host.MarkerPath); err != nil {
 		t.Error(err)
 	}
 }

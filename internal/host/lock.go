@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,19 +106,38 @@ func (h *Host) tryLock(ctx context.Context, token, owner string) (held error, l 
 		}
 		return nil, nil, err
 	}
-	f := strings.SplitN(word(res), " ", 3)
-	for len(f) < 3 {
-		f = append(f, "")
+	a, ok := parseLock(word(res))
+	switch {
+	case !ok:
+		return nil, nil, h.unexpected("lock", "acquire", res)
+	case a.mine:
+		return nil, &Lock{Fence: a.n, TakenFrom: a.owner, host: h, token: token, lost: make(chan struct{})}, nil
+	default:
+		return &LockedError{Host: h.String(), Owner: a.owner, Age: time.Duration(a.n) * time.Second}, nil, nil
 	}
-	n, err := strconv.ParseInt(f[1], 10, 64)
+}
+
+// lockAnswer is what the host says to acquire.
+type lockAnswer struct {
+	mine  bool
+	n     int64  // the fence if mine, otherwise the seconds since the holder's last beat
+	owner string // whom it was taken from, "" for nobody; otherwise the holder
+}
+
+// parseLock reads "mine FENCE [OWNER]" or "held AGE OWNER". An age below 0 comes from a clock that was set back and
+// counts as 0; no age is too long for a [time.Duration].
+func parseLock(s string) (lockAnswer, bool) {
+	what, rest, _ := strings.Cut(s, " ")
+	number, owner, _ := strings.Cut(rest, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err != nil:
-	case f[0] == "mine":
-		return nil, &Lock{Fence: n, TakenFrom: f[2], host: h, token: token, lost: make(chan struct{})}, nil
-	case f[0] == "held":
-		return &LockedError{Host: h.String(), Owner: f[2], Age: time.Duration(max(n, 0)) * time.Second}, nil, nil
+	case what == "mine" && n > 0:
+		return lockAnswer{mine: true, n: n, owner: owner}, true
+	case what == "held":
+		return lockAnswer{n: min(max(n, 0), int64(math.MaxInt64/time.Second)), owner: owner}, true
 	}
-	return nil, nil, h.unexpected("lock", "acquire", res)
+	return lockAnswer{}, false
 }
 
 func (h *Host) lockArgs(verb, owner string) []string {

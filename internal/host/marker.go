@@ -43,9 +43,3 @@ func (h *Host) WriteMarker(ctx context.Context, m Marker) error {
 	_, err = h.PutFile(ctx, File{Path: MarkerPath, Content: append(b, '\n')})
 	return err
 }
-
-// RemoveMarker removes the host's marker.
-func (h *Host) RemoveMarker(ctx context.Context) error {
-	_, err := h.RemoveFile(ctx, MarkerPath)
-	return err
-}

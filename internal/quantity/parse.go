@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"strings"
-	"time"
 )
 
 // unit is a suffix and how many base units it stands for.
@@ -22,76 +21,27 @@ var sizeUnits = []unit{
 	{"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
 }
 
-var rateUnits = []unit{
-	{"Tbit/s", 1e12}, {"GiB/s", 8 << 30}, {"GB/s", 8e9}, {"Gbit/s", 1e9}, {"MiB/s", 8 << 20}, {"MB/s", 8e6}, {"Mbit/s", 1e6},
-	{"KiB/s", 8 << 10}, {"kB/s", 8e3}, {"kbit/s", 1e3}, {"B/s", 8}, {"bit/s", 1},
-}
-
 // maxDigits bounds each side of the decimal point; every int64 has at most as many.
 const maxDigits = 19
 
 // ParseSize gives the bytes of a size such as "256MiB", "1.5GiB" or "32GB".
 // The amount must be a whole number of bytes.
 func ParseSize(s string) (int64, error) {
-	return parse(s, sizeUnits, "a size", `a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as "256MiB"`)
-}
-
-// FormatSize writes bytes with the largest binary unit that divides them.
-func FormatSize(n int64) string {
-	for _, u := range sizeUnits {
-		if strings.Contains(u.suffix, "i") && n != 0 && n%u.factor == 0 {
-			return fmt.Sprintf("%d%s", n/u.factor, u.suffix)
-		}
-	}
-	return fmt.Sprintf("%dB", n)
-}
-
-// ParseRate gives the bits a second of a rate such as "160Gbit/s" or "20GB/s".
-func ParseRate(s string) (int64, error) {
-	return parse(s, rateUnits, "a rate", `a number and bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s, B/s, kB/s, MB/s, GB/s, KiB/s, MiB/s or GiB/s, such as "160Gbit/s"`)
-}
-
-// FormatRate writes bits a second with the largest decimal unit that divides
-// them.
-func FormatRate(n int64) string {
-	for _, u := range rateUnits {
-		if strings.HasSuffix(u.suffix, "bit/s") && n != 0 && n%u.factor == 0 {
-			return fmt.Sprintf("%d%s", n/u.factor, u.suffix)
-		}
-	}
-	return fmt.Sprintf("%dbit/s", n)
-}
-
-// ParseDuration gives the nanoseconds of a duration in Go's notation, such as
-// "2ms" or "1h30m". A negative one is refused.
-func ParseDuration(s string) (int64, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf(`%q is not a duration: write numbers with ns, us, ms, s, m or h, such as "1m30s"`, s)
-	}
-	if d < 0 {
-		return 0, fmt.Errorf("%q is negative", s)
-	}
-	return int64(d), nil
-}
-
-// FormatDuration writes nanoseconds in Go's notation.
-func FormatDuration(n int64) string { return time.Duration(n).String() }
-
-func parse(s string, units []unit, what, want string) (int64, error) {
 	end := 0
 	for end < len(s) && (s[end] >= '0' && s[end] <= '9' || s[end] == '.') {
 		end++
 	}
 	number, suffix := s[:end], strings.TrimSpace(s[end:])
-	bad := func(err error) error { return fmt.Errorf("%q is not %s (%w): write %s", s, what, err, want) }
+	bad := func(err error) error {
+		return fmt.Errorf(`%q is not a size (%w): write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as "256MiB"`, s, err)
+	}
 	if number == "" {
 		return 0, bad(errors.New("it begins with no number"))
 	}
 	if suffix == "" {
 		return 0, bad(errors.New("it has no unit"))
 	}
-	for _, u := range units {
+	for _, u := range sizeUnits {
 		if u.suffix != suffix {
 			continue
 		}
@@ -102,6 +52,16 @@ func parse(s string, units []unit, what, want string) (int64, error) {
 		return n, nil
 	}
 	return 0, bad(fmt.Errorf("%q is no known unit", suffix))
+}
+
+// FormatSize writes bytes with the largest binary unit that divides them.
+func FormatSize(n int64) string {
+	for _, u := range sizeUnits {
+		if strings.Contains(u.suffix, "i") && n != 0 && n%u.factor == 0 {
+			return fmt.Sprintf("%d%s", n/u.factor, u.suffix)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
 }
 
 // scale multiplies a decimal number exactly: no float, since 0.1 has none.

@@ -13,25 +13,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		in    string
-		parse func(string) (int64, error)
-		want  int64
-	}{
-		{"256MiB", ParseSize, 256 << 20},
-		{"32 GiB", ParseSize, 32 << 30},
-		{"1.5KiB", ParseSize, 1536},
-		{"0B", ParseSize, 0},
-		{"2TB", ParseSize, 2e12},
-		{"160Gbit/s", ParseRate, 160e9},
-		{"20GB/s", ParseRate, 160e9},
-		{"0.1kbit/s", ParseRate, 100},
-		{"2ms", ParseDuration, 2e6},
-		{"1h30m", ParseDuration, 5400e9},
-	} {
-		got, err := c.parse(c.in)
-		if err != nil || got != c.want {
-			t.Errorf("%q: got %d, %v; want %d", c.in, got, err, c.want)
+	for in, want := range map[string]int64{"256MiB": 256 << 20, "32 GiB": 32 << 30, "1.5KiB": 1536, "0B": 0, "2TB": 2e12, "0.1kB": 100} {
+		if got, err := ParseSize(in); err != nil || got != want {
+			t.Errorf("%q: got %d, %v; want %d", in, got, err, want)
 		}
 	}
 }
@@ -43,22 +27,14 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%q is read as %d bytes", s, n)
 		}
 	}
-	for _, s := range []string{"", "10", "-2ms", "2 parsecs"} {
-		if n, err := ParseDuration(s); err == nil {
-			t.Errorf("%q is read as %d ns", s, n)
-		}
-	}
 }
 
 func TestFormatIsReadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1<<60).Draw(t, "n")
-		for _, d := range []dimension{bytesDimension{}, bitrateDimension{}, durationDimension{}} {
-			got, err := d.parse(d.format(n))
-			if err != nil || got != n {
-				t.Fatalf("%s: %d is written %q and read as %d, %v", d.name(), n, d.format(n), got, err)
-			}
+		if got, err := ParseSize(FormatSize(n)); err != nil || got != n {
+			t.Fatalf("%d is written %q and read as %d, %v", n, FormatSize(n), got, err)
 		}
 	})
 }
@@ -66,7 +42,7 @@ func TestFormatIsReadBack(t *testing.T) {
 func TestSemanticEquality(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	size := func(s string) Size { return Size{basetypes.NewStringValue(s)} }
+	size := func(s string) Size { return Size{StringValue: basetypes.NewStringValue(s)} }
 	for _, c := range []struct {
 		a, b string
 		want bool
@@ -89,7 +65,7 @@ func TestValidation(t *testing.T) {
 	t.Parallel()
 	for s, bad := range map[string]bool{"256MiB": false, "256": true} {
 		var resp xattr.ValidateAttributeResponse
-		Size{basetypes.NewStringValue(s)}.ValidateAttribute(context.Background(), xattr.ValidateAttributeRequest{Path: path.Root("memory")}, &resp)
+		Size{StringValue: basetypes.NewStringValue(s)}.ValidateAttribute(context.Background(), xattr.ValidateAttributeRequest{Path: path.Root("memory")}, &resp)
 		if resp.Diagnostics.HasError() != bad {
 			t.Errorf("%q: %v", s, resp.Diagnostics)
 		}
@@ -116,21 +92,19 @@ func TestFromTerraform(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"256MiB", "1.5GiB", "160Gbit/s", "2ms", "", "9999999999999999999TB"} {
+	for _, s := range []string{"256MiB", "1.5GiB", "32 kB", "", "9999999999999999999TB"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, d := range []dimension{bytesDimension{}, bitrateDimension{}, durationDimension{}} {
-			n, err := d.parse(s)
-			if err != nil {
-				continue
-			}
-			if n < 0 {
-				t.Fatalf("%q is read as %d", s, n)
-			}
-			if again, err := d.parse(d.format(n)); err != nil || again != n {
-				t.Fatalf("%q: %d is written %q and read as %d, %v", s, n, d.format(n), again, err)
-			}
+		n, err := ParseSize(s)
+		if err != nil {
+			return
+		}
+		if n < 0 {
+			t.Fatalf("%q is read as %d", s, n)
+		}
+		if again, err := ParseSize(FormatSize(n)); err != nil || again != n {
+			t.Fatalf("%q: %d is written %q and read as %d, %v", s, n, FormatSize(n), again, err)
 		}
 	})
 }

@@ -76,9 +76,6 @@ func Text(s string) (string, error) {
 	return strings.ReplaceAll(s, "%", "%%"), nil
 }
 
-// ParseText is the inverse of [Text].
-func ParseText(s string) string { return strings.ReplaceAll(s, "%%", "%") }
-
 // Exec renders a command line. argv[0] must be an absolute path without "$", which systemd does not expand there.
 func Exec(argv []string) (string, error) {
 	if len(argv) == 0 || !strings.HasPrefix(argv[0], "/") {
@@ -96,68 +93,6 @@ func Exec(argv []string) (string, error) {
 		words[i] = w
 	}
 	return strings.Join(words, " "), nil
-}
-
-// SplitExec is the inverse of [Exec]: it splits a command line and takes the escapes away. It refuses specifiers and
-// variables that are not escaped, since their value is not known here.
-func SplitExec(line string) ([]string, error) { return split(line, true) }
-
-// SplitValues is the inverse of words of [QuoteValue], joined by spaces.
-func SplitValues(line string) ([]string, error) { return split(line, false) }
-
-func split(line string, exec bool) ([]string, error) {
-	var out []string
-	var word strings.Builder
-	in, quoted := false, false
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		next := func() (byte, bool) {
-			if i+1 < len(line) {
-				return line[i+1], true
-			}
-			return 0, false
-		}
-		switch {
-		case c == '"':
-			quoted = !quoted
-			in = true
-		case (c == ' ' || c == '\t') && !quoted:
-			if in {
-				out = append(out, word.String())
-				word.Reset()
-				in = false
-			}
-		case c == '%' || c == '$' && exec:
-			if n, ok := next(); !ok || n != c {
-				return nil, fmt.Errorf("%q at byte %d is not escaped", c, i)
-			}
-			i++
-			word.WriteByte(c)
-			in = true
-		case c == '\\':
-			n, err := unescape(&word, line[i+1:])
-			if err != nil {
-				return nil, fmt.Errorf("byte %d: %w", i, err)
-			}
-			i += n
-			in = true
-		case c == '\'':
-			if !quoted {
-				return nil, errors.New("single quotes are not read here")
-			}
-			word.WriteByte(c)
-		default:
-			word.WriteByte(c)
-			in = true
-		}
-	}
-	if quoted {
-		return nil, errors.New("quote is not closed")
-	}
-	if in {
-		out = append(out, word.String())
-	}
-	return out, nil
 }
 
 // unescape reads one escape after a backslash and returns its length.

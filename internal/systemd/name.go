@@ -54,27 +54,3 @@ func EscapeName(s string) string {
 	}
 	return b.String()
 }
-
-// UnescapeName is the inverse of [EscapeName].
-func UnescapeName(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '-':
-			b.WriteByte('/')
-		case '\\':
-			var c byte
-			if i+4 > len(s) || s[i+1] != 'x' {
-				return "", fmt.Errorf("escape at byte %d of %q is not \\xNN", i, s)
-			}
-			if _, err := fmt.Sscanf(s[i+2:i+4], "%02x", &c); err != nil {
-				return "", fmt.Errorf("escape at byte %d of %q: %w", i, s, err)
-			}
-			b.WriteByte(c)
-			i += 3
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	return b.String(), nil
-}
