@@ -71,14 +71,6 @@ func (w *WorkerClient) Arena(instance string, f func(mem []byte) error) error {
 	return f(w.arena)
 }
 
-// ArenaFile is the arena's descriptor, nil before the first session. It belongs
-// to the client.
-func (w *WorkerClient) ArenaFile() *os.File {
-	w.arenaMu.RLock()
-	defer w.arenaMu.RUnlock()
-	return w.file
-}
-
 // Stored tells the daemon which payload bytes lie in the arena. It does not wait.
 func (w *WorkerClient) Stored(id string, ranges []kvcache.Range) {
 	w.mu.Lock()

@@ -21,10 +21,9 @@ const EnvSocket = "NOTIFY_SOCKET"
 
 // States that systemd knows. See sd_notify(3).
 const (
-	Ready     = "READY=1"
-	Stopping  = "STOPPING=1"
-	Reloading = "RELOADING=1"
-	Watchdog  = "WATCHDOG=1"
+	Ready    = "READY=1"
+	Stopping = "STOPPING=1"
+	Watchdog = "WATCHDOG=1"
 )
 
 // Status makes a STATUS line, the one-line summary that `systemctl status`

@@ -27,18 +27,18 @@ type suite struct {
 
 const (
 	//nolint:gosec // a public key of zeros
-	key   = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-	trust = `{"name":"c","public_key":"` + key + `","role":"peer","node":"far"}`
-	link  = `{"name":"c","peer":"far","peer_key":"` + key + `","addresses":["127.0.0.1:9"],"dial":false,"transport":"tcp","encryption":"aead","streams":2}`
-	print = `{"version":0,"model_hash":"m","engine":"e/0","dtype":"bf16","layout":"LBHNC","block_size":16,"kv_heads":2,"head_dim":8,"groups":[{"kind":"full","layers":[0]}],"tensor_size":1}`
-	engin = `{"name":"c","unit":"","uid":4294967294,"http_socket":"/nonexistent/http.sock","role":"decode","fingerprint":` + print + `,"staging_bytes":1048576,"max_in_flight":0,"on_transfer_failure":"recompute"}`
-	pair  = `{"name":"c","prefill":[{"node":"far","engine":"p"}],"decode":[{"node":"here","engine":"c"}]}`
+	key         = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	trust       = `{"name":"c","public_key":"` + key + `","role":"peer","node":"far"}`
+	link        = `{"name":"c","peer":"far","peer_key":"` + key + `","addresses":["127.0.0.1:9"],"dial":false,"transport":"tcp","encryption":"aead","streams":2}`
+	fingerprint = `{"version":0,"model_hash":"m","engine":"e/0","dtype":"bf16","layout":"LBHNC","block_size":16,"kv_heads":2,"head_dim":8,"groups":[{"kind":"full","layers":[0]}],"tensor_size":1}`
+	engine      = `{"name":"c","unit":"","uid":4294967294,"http_socket":"/nonexistent/http.sock","role":"decode","fingerprint":` + fingerprint + `,"staging_bytes":1048576,"max_in_flight":0,"on_transfer_failure":"recompute"}`
+	pair        = `{"name":"c","prefill":[{"node":"far","engine":"p"}],"decode":[{"node":"here","engine":"c"}]}`
 )
 
 var objects = []struct{ path, body, other string }{
 	{"/v0/trust/c", trust, strings.Replace(trust, "far", "near", 1)},
 	{"/v0/links/c", link, strings.Replace(link, `"streams":2`, `"streams":3`, 1)},
-	{"/v0/engines/c", engin, strings.Replace(engin, "recompute", "fail", 1)},
+	{"/v0/engines/c", engine, strings.Replace(engine, "recompute", "fail", 1)},
 	{"/v0/pairs/c", pair, strings.Replace(pair, `"p"`, `"q"`, 1)},
 }
 
@@ -79,6 +79,18 @@ func (s *suite) want(t *testing.T, status int, method, path, body string) []byte
 	return b
 }
 
+// code checks the status and the code of an error.
+func (s *suite) code(t *testing.T, status int, code, method, path, body string) {
+	t.Helper()
+	var e struct {
+		Error struct{ Code string } `json:"error"`
+	}
+	b := s.want(t, status, method, path, body)
+	if err := json.Unmarshal(b, &e); err != nil || e.Error.Code != code {
+		t.Errorf("%s %s: code %q, want %q: %s", method, path, e.Error.Code, code, b)
+	}
+}
+
 // contains checks that every field of want is in got with the same value.
 func contains(t *testing.T, got []byte, want string) {
 	t.Helper()
@@ -111,6 +123,8 @@ func (s *suite) objects(t *testing.T) {
 	if err := json.Unmarshal(s.want(t, 200, "PUT", "/v0/links/c/probes/x", `{"bytes":1000}`), &probe); err != nil || probe.OK {
 		t.Errorf("a probe of a link that is down: ok %v, %v", probe.OK, err)
 	}
+	s.code(t, 409, "conflict", "PUT", "/v0/links/second", strings.Replace(link, `"name":"c"`, `"name":"second"`, 1))
+	s.code(t, 404, "not_found", "GET", "/v0/links/second", "")
 	for i := range objects {
 		o := objects[len(objects)-1-i]
 		for range 2 {
@@ -133,7 +147,7 @@ func (s *suite) bodies(t *testing.T) {
 	for path, body := range map[string]string{
 		"/v0/trust/c":   strings.Replace(trust, "ed25519:", "rsa:", 1),
 		"/v0/links/c":   strings.Replace(link, "aead", "rot13", 1),
-		"/v0/engines/c": strings.Replace(engin, `"block_size":16`, `"block_size":0`, 1),
+		"/v0/engines/c": strings.Replace(engine, `"block_size":16`, `"block_size":0`, 1),
 		"/v0/pairs/c":   strings.Replace(pair, "far", "Not a name", 1),
 	} {
 		s.want(t, 400, "PUT", path, body)
@@ -154,7 +168,10 @@ func (s *suite) absent(t *testing.T) {
 	s.want(t, 404, "GET", "/v0/links/none?wait=10s", "")
 	s.want(t, 404, "GET", "/v0/engines/none?wait=10s", "")
 	s.want(t, 404, "POST", "/v0/engines/none/http/v1/models", "{}")
-	s.want(t, 404, "GET", "/v0/none", "")
+	s.code(t, 404, "unknown_path", "GET", "/v0/none", "")
+	for _, kind := range []string{"trust", "links", "engines", "pairs"} {
+		s.code(t, 404, "not_found", "GET", "/v0/"+kind+"/none", "")
+	}
 	s.want(t, 204, "DELETE", "/v0/transfers/00112233445566778899aabbccddeeff", "")
 	s.want(t, 400, "DELETE", "/v0/transfers/nothex", "")
 }

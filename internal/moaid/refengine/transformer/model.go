@@ -5,7 +5,6 @@ import (
 	"math"
 	"runtime"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/kernel"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
@@ -166,9 +165,4 @@ func firstSeen(window, pos int) int {
 		return 0
 	}
 	return max(0, pos-window+1)
-}
-
-// Fingerprinted reports whether a cache has the model's shape.
-func (m *Model) Fingerprinted(fp kvcache.Fingerprint) bool {
-	return fp.KVHeads == m.cfg.KVHeads && fp.HeadDim == m.cfg.HeadDim && len(fp.Groups) == len(m.cfg.Groups())
 }
