@@ -36,11 +36,12 @@ func (n *network) find(node string) *Daemon {
 	return n.daemons[node]
 }
 
-// Daemon stands in for moaid kvd: it lives and dies with its unit, keeps its key in the machine's files, and remembers
+// Daemon stands in for moaid kvd, held to the same conformance suite: it lives and dies with its unit, keeps its key in the machine's files, and remembers
 // what it was told over restarts. A link is up when both ends trust each other and agree.
 type Daemon struct {
 	net     *network
 	machine *sshtest.Machine
+	mux     *http.ServeMux
 
 	mu      sync.Mutex
 	running bool
@@ -50,6 +51,8 @@ type Daemon struct {
 	failing error // what the next starts fail with
 	mute    bool  // starts, but answers nobody
 	broken  string
+
+	instance string // of the run of the daemon
 
 	trust   map[string]api.Trust
 	links   map[string]api.Link
@@ -69,6 +72,7 @@ type Daemon struct {
 
 func newDaemon(n *network, m *sshtest.Machine) *Daemon {
 	d := &Daemon{net: n, machine: m}
+	d.mux = d.routes()
 	d.wipe()
 	return d
 }
@@ -126,6 +130,7 @@ func (d *Daemon) remove(kind, name string) {
 		delete(d.links, name)
 	case "engines":
 		delete(d.engines, name)
+		delete(d.drained, name)
 	case "pairs":
 		delete(d.pairs, name)
 	}
@@ -223,6 +228,7 @@ func (d *Daemon) unit(event, unit string) error {
 	}
 	sum := sha256.Sum256(binary.Content)
 	d.node, d.listen, d.binary = c.Node, c.Listen, hex.EncodeToString(sum[:])
+	d.instance = hex.EncodeToString(newSeed()[:16])
 	d.setRunning(!d.mute)
 	d.net.mu.Lock()
 	d.net.daemons[c.Node] = d

@@ -3,10 +3,13 @@ package acctest
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
 
 // ServeHTTP is the management API. A connection from before the daemon was stopped is told so.
@@ -21,31 +24,38 @@ func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "stopping", "the daemon is stopping")
 		return
 	}
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if len(parts) < 2 || parts[0] != "v0" {
-		refuse(w, http.StatusNotFound, api.CodeUnknownPath, "no such path")
-		return
-	}
-	switch {
-	case parts[1] == "status" && len(parts) == 2:
-		answer(w, d.status())
-	case parts[1] == "transfers" && len(parts) == 2:
+	d.mux.ServeHTTP(w, r)
+}
+
+// routes are the paths of the API. What GET is asked to wait for is answered as it is: nothing here comes by itself.
+func (d *Daemon) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v0/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, d.status()) })
+	mux.HandleFunc("GET /v0/transfers", func(w http.ResponseWriter, _ *http.Request) {
 		list := []api.Transfer{}
 		if d.TransferList != nil {
-			list = d.TransferList()
+			list = append(list, d.TransferList()...)
 		}
 		answer(w, list)
-	case len(parts) >= 5 && parts[1] == "engines" && parts[3] == "http":
-		d.forward(w, r, parts[2], "/"+strings.Join(parts[4:], "/"))
-	case len(parts) == 4 && parts[1] == "engines" && parts[3] == "drain":
-		d.drain(w, r, parts[2])
-	case len(parts) == 5 && parts[1] == "links" && parts[3] == "probes":
-		d.probe(w, r, parts[2])
-	case len(parts) == 3:
-		d.object(w, r, parts[1], parts[2])
-	default:
-		refuse(w, http.StatusNotFound, api.CodeUnknownPath, "no such path")
-	}
+	})
+	mux.HandleFunc("DELETE /v0/transfers/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := wire.ParseID(r.PathValue("id")); err != nil {
+			bad("id", "%v", err).write(w)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "# TYPE moai_up gauge\nmoai_up 1\n") // the client sees a cut answer
+	})
+	mux.HandleFunc("/v0/engines/{name}/http/{path...}", d.forward)
+	mux.HandleFunc("PUT /v0/engines/{name}/drain", d.drain)
+	mux.HandleFunc("PUT /v0/links/{name}/probes/{probe}", d.probe)
+	d.objects(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, api.CodeUnknownPath, r.Method+" "+r.URL.Path+" is not in version 0 of the management API")
+	})
+	return mux
 }
 
 func answer(w http.ResponseWriter, v any) {
@@ -59,27 +69,29 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 }
 
 func (d *Daemon) status() api.Status {
-	s := api.Status{PublicKey: d.PublicKey()}
+	s := api.Status{PublicKey: d.PublicKey(), Transfers: map[string]int{},
+		Trust: []api.Trust{}, Links: []api.LinkStatus{}, Engines: []api.EngineStatus{}, Pairs: []api.Pair{}}
 	d.mu.Lock()
-	s.Node, s.ContentSHA256, s.Listen = d.node, d.binary, d.listen
-	var links []api.Link
-	for _, l := range d.links {
-		links = append(links, l)
-	}
-	for _, t := range d.trust {
-		s.Trust = append(s.Trust, t)
-	}
-	for _, e := range d.engines {
+	s.Node, s.ContentSHA256, s.Listen, s.Instance = d.node, d.binary, d.listen, d.instance
+	links := sorted(d.links)
+	s.Trust, s.Pairs = append(s.Trust, sorted(d.trust)...), append(s.Pairs, sorted(d.pairs)...)
+	for _, e := range sorted(d.engines) {
 		s.Engines = append(s.Engines, d.engineStatus(e))
-	}
-	for _, p := range d.pairs {
-		s.Pairs = append(s.Pairs, p)
 	}
 	d.mu.Unlock()
 	for _, l := range links {
 		s.Links = append(s.Links, d.linkStatus(l))
 	}
 	return s
+}
+
+// sorted are the objects in the order of their names.
+func sorted[T any](m map[string]T) []T {
+	var out []T
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[name])
+	}
+	return out
 }
 
 // engineStatus is called with the lock held.
@@ -91,118 +103,64 @@ func (d *Daemon) engineStatus(e api.Engine) api.EngineStatus {
 	return s
 }
 
-func (d *Daemon) object(w http.ResponseWriter, r *http.Request, kind, name string) {
-	switch r.Method {
-	case http.MethodDelete:
-		d.mu.Lock()
-		d.remove(kind, name)
-		d.mu.Unlock()
-		w.WriteHeader(http.StatusNoContent)
-		return
-	case http.MethodPut:
-		body, err := io.ReadAll(r.Body)
-		if err == nil {
-			err = d.put(kind, name, body)
-		}
-		if err != nil {
-			refuse(w, http.StatusBadRequest, "bad_request", err.Error())
-			return
-		}
-	}
-	d.get(w, kind, name)
-}
-
-func (d *Daemon) put(kind, name string, body []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch kind {
-	case "trust":
-		return store(d.trust, name, body)
-	case "links":
-		return store(d.links, name, body)
-	case "engines":
-		return store(d.engines, name, body)
-	case "pairs":
-		return store(d.pairs, name, body)
-	}
-	return nil
-}
-
-func store[T any](m map[string]T, name string, body []byte) error {
-	var v T
-	if err := json.Unmarshal(body, &v); err != nil {
-		return err
-	}
-	m[name] = v
-	return nil
-}
-
-func (d *Daemon) get(w http.ResponseWriter, kind, name string) {
-	d.mu.Lock()
-	trust, isTrust := d.trust[name]
-	link, isLink := d.links[name]
-	engine, isEngine := d.engines[name]
-	pair, isPair := d.pairs[name]
-	var es api.EngineStatus
-	if isEngine {
-		es = d.engineStatus(engine)
-	}
-	d.mu.Unlock()
-	switch {
-	case kind == "trust" && isTrust:
-		answer(w, trust)
-	case kind == "links" && isLink:
-		answer(w, d.linkStatus(link))
-	case kind == "engines" && isEngine:
-		answer(w, es)
-	case kind == "pairs" && isPair:
-		answer(w, pair)
-	default:
-		refuse(w, http.StatusNotFound, api.CodeNotFound, "there is no "+name)
-	}
-}
-
-func (d *Daemon) probe(w http.ResponseWriter, r *http.Request, link string) {
+func (d *Daemon) probe(w http.ResponseWriter, r *http.Request) {
 	var p api.Probe
-	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		refuse(w, http.StatusBadRequest, "bad_request", err.Error())
+	if err := decode(w, r, &p); err != nil {
+		err.write(w)
 		return
 	}
 	d.mu.Lock()
-	l, ok := d.links[link]
+	l, ok := d.links[r.PathValue("name")]
 	d.probes++
 	d.mu.Unlock()
-	if !ok {
-		refuse(w, http.StatusNotFound, api.CodeNotFound, "there is no link "+link)
-		return
+	switch {
+	case !ok:
+		absent("link", r.PathValue("name")).write(w)
+	case p.Bytes < 1 || p.Bytes > wire.MaxProbe:
+		bad("bytes", "bytes %d is outside 1 to %d", p.Bytes, wire.MaxProbe).write(w)
+	default:
+		s := d.linkStatus(l)
+		answer(w, api.ProbeResult{OK: s.Up, Reason: s.LastError, Bytes: p.Bytes, Seconds: 0.01, Encryption: l.Encryption, Transport: l.Transport})
 	}
-	s := d.linkStatus(l)
-	answer(w, api.ProbeResult{OK: s.Up, Reason: s.LastError, Bytes: p.Bytes, Seconds: 0.01, Encryption: l.Encryption, Transport: l.Transport})
 }
 
-func (d *Daemon) drain(w http.ResponseWriter, r *http.Request, name string) {
+func (d *Daemon) drain(w http.ResponseWriter, r *http.Request) {
 	var b api.Drain
-	if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
-		refuse(w, http.StatusBadRequest, "bad_request", err.Error())
+	if err := decode(w, r, &b); err != nil {
+		err.write(w)
 		return
 	}
+	name := r.PathValue("name")
 	d.mu.Lock()
-	d.drained[name] = b.Draining
+	e, ok := d.engines[name]
+	var s api.EngineStatus
+	if ok {
+		d.drained[name] = b.Draining
+		s = d.engineStatus(e)
+	}
 	d.mu.Unlock()
-	d.get(w, "engines", name)
+	if !ok {
+		absent("engine", name).write(w)
+		return
+	}
+	answer(w, s)
 }
 
-func (d *Daemon) forward(w http.ResponseWriter, r *http.Request, name, path string) {
+func (d *Daemon) forward(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
 	d.mu.Lock()
 	_, ok := d.engines[name]
 	h := d.EngineHTTP
 	d.mu.Unlock()
-	if !ok || h == nil {
+	switch {
+	case !ok:
+		absent("engine", name).write(w)
+	case h == nil:
 		refuse(w, http.StatusBadGateway, "engine_unreachable", "engine "+name+" does not answer")
-		return
+	default:
+		r2 := r.Clone(r.Context())
+		r2.URL.Path = "/" + r.PathValue("path")
+		r2.Header.Set("X-Test-Engine", name)
+		h.ServeHTTP(w, r2)
 	}
-	r2 := r.Clone(r.Context())
-	r2.URL.Path = path
-	r2.Header.Set("X-Test-Engine", name)
-	h.ServeHTTP(w, r2)
 }
