@@ -24,7 +24,9 @@ type Target struct {
 	Key        ed25519.PublicKey // its key
 	Client     ed25519.PrivateKey
 	ClientNode string
-	Encryption wire.Encryption // of the link
+	Encryption wire.Encryption    // of the link
+	Engines    *Engines           // for RunTransfers and RunGateway
+	Gateway    ed25519.PrivateKey // for RunGateway: a key that is trusted as a gateway's
 	// Patience bounds each wait; it must exceed the implementation's bound on
 	// unauthenticated connections. Zero means 10 s.
 	Patience time.Duration

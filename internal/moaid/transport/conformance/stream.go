@@ -12,6 +12,7 @@ type stream struct {
 	c      *client
 	conn   net.Conn
 	sealer *wire.Sealer
+	opener *wire.Opener
 }
 
 func (c *client) export(label string, context []byte, n int) []byte {
@@ -56,7 +57,11 @@ func (c *client) open(number uint16) *stream {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &stream{c: c, conn: conn, sealer: sealer}
+	opener, err := wire.NewOpener(c.g.Encryption, c.export(wire.LabelData, wire.DataContext(wire.FromAcceptor, number, 0), wire.DataKeySize))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &stream{c: c, conn: conn, sealer: sealer, opener: opener}
 }
 
 func (s *stream) seal(h wire.ChunkHeader, plain []byte) []byte {

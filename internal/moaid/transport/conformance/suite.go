@@ -33,6 +33,10 @@ func Run(t *testing.T, target Target) {
 	}
 }
 
+// RunTransfers checks what a target with engines does with KV: it plays the far
+// daemon in whole transfers, of both directions.
+func RunTransfers(t *testing.T, target Target) { transfers(t, &target) }
+
 func firstBytes(t *testing.T, g *Target) {
 	silent, half := g.dial(t), g.dial(t)
 	if _, err := half.Write([]byte("MOAI\x00")); err != nil {
