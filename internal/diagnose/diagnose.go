@@ -94,6 +94,47 @@ func Interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
 }
 
+// Refusal makes an error diagnostic of what a package above has found out itself about the subject's node. It points at
+// the subject's At.
+func Refusal(s Subject, summary, detail string) diag.Diagnostic {
+	if detail += s.where(); len(s.At.Steps()) == 0 {
+		return diag.NewErrorDiagnostic(summary, detail)
+	}
+	return AtError(s.At, summary, detail)
+}
+
+// Notice is [Refusal] for warnings.
+func Notice(s Subject, summary, detail string) diag.Diagnostic {
+	if detail += s.where(); len(s.At.Steps()) == 0 {
+		return diag.NewWarningDiagnostic(summary, detail)
+	}
+	return AtWarning(s.At, summary, detail)
+}
+
+// labels are where the subject is.
+func (s Subject) labels(label func(name, value string)) {
+	label("Node", s.Coordinates.Name)
+	if s.Coordinates.Host != "" {
+		label("Host", s.Coordinates.Host)
+		label("Port", fmt.Sprint(sshPort(s.Coordinates.Port)))
+		label("SSH profile", s.Coordinates.Profile)
+	}
+}
+
+// where is the labels as the end of a text.
+func (s Subject) where() string {
+	var lines []string
+	s.labels(func(name, value string) {
+		if value != "" {
+			lines = append(lines, name+": "+value)
+		}
+	})
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\n\n" + strings.Join(lines, "\n")
+}
+
 func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 	summary, fix := "Could not "+s.Doing, ""
 	at = s.At
@@ -103,12 +144,7 @@ func (s Subject) explain(err error) (summary, detail string, at path.Path) {
 			labels = append(labels, name+": "+value)
 		}
 	}
-	label("Node", s.Coordinates.Name)
-	if s.Coordinates.Host != "" {
-		label("Host", s.Coordinates.Host)
-		label("Port", fmt.Sprint(sshPort(s.Coordinates.Port)))
-		label("SSH profile", s.Coordinates.Profile)
-	}
+	s.labels(label)
 
 	var (
 		silent     *fleet.SilentError

@@ -73,3 +73,24 @@ func TestError(t *testing.T) {
 		})
 	}
 }
+
+func TestRefusal(t *testing.T) {
+	s := Subject{Coordinates: fleet.Coordinates{Name: "h100-0", Host: "192.0.2.11", Profile: "nvidia"}}
+	const labels = "Why.\n\nNode: h100-0\nHost: 192.0.2.11\nPort: 22\nSSH profile: nvidia"
+	if d := Refusal(s, "Sum", "Why."); d.Summary() != "Sum" || d.Detail() != labels || d.Severity() != diag.SeverityError {
+		t.Errorf("%+v", d)
+	}
+	if d := Notice(s, "Sum", "Why."); d.Detail() != labels || d.Severity() != diag.SeverityWarning {
+		t.Errorf("%+v", d)
+	}
+	s.At = path.Root("node").AtName("ssh")
+	for _, d := range []diag.Diagnostic{Refusal(s, "Sum", "Why."), Notice(s, "Sum", "Why.")} {
+		at, ok := d.(diag.DiagnosticWithPath)
+		if !ok || !at.Path().Equal(path.Root("node")) || d.Detail() != labels+"\nAttribute: node.ssh" {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := Refusal(Subject{}, "Sum", "Why."); d.Detail() != "Why." {
+		t.Errorf("%+v", d)
+	}
+}

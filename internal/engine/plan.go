@@ -27,7 +27,7 @@ func (r *Resource) ValidateConfig(ctx context.Context, req resource.ValidateConf
 		return
 	}
 	if _, err := engines.Lookup(m.Kind.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(path.Root("kind"), "Unknown kind of engine", upper(err.Error())+".")
+		resp.Diagnostics.Append(diagnose.AtError(path.Root("kind"), "Unknown kind of engine", upper(err.Error())+"."))
 	}
 }
 
@@ -80,7 +80,7 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 	}
 	d, err := desire(r.fleet.Name(), k, s, node.Coordinates)
 	if err != nil {
-		diags.AddError("Engine cannot be planned", err.Error()+".")
+		diags.Append(diagnose.Refusal(subject("plan the engine", node.Coordinates), "Engine cannot be planned", err.Error()+"."))
 		return diags
 	}
 	if diags.Append(fits(s, r.fleet.Node(node.Coordinates))...); diags.HasError() {
@@ -140,7 +140,7 @@ func checkedSpec(m model) (engines.Kind, engines.Spec, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	k, err := engines.Lookup(m.Kind.ValueString())
 	if err != nil {
-		diags.AddAttributeError(path.Root("kind"), "Unknown kind of engine", upper(err.Error())+".")
+		diags.Append(diagnose.AtError(path.Root("kind"), "Unknown kind of engine", upper(err.Error())+"."))
 		return nil, engines.Spec{}, diags
 	}
 	s, err := m.spec(k)

@@ -103,7 +103,7 @@ func (r *Resource) recover(ctx context.Context, i *installer, m *model) diag.Dia
 	var diags diag.Diagnostics
 	ref := noderef.Decode(m.Node)
 	nothing := func(format string, args ...any) diag.Diagnostics {
-		diags.AddAttributeError(path.Root("name"), "Nothing to import", fmt.Sprintf(format, args...))
+		diags.Append(diagnose.AtError(path.Root("name"), "Nothing to import", fmt.Sprintf(format, args...)))
 		return diags
 	}
 	b, err := i.host.ReadFile(ctx, configPath(m.Name.ValueString()))

@@ -114,7 +114,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, began func
 	n := r.fleet.Node(ref.Coordinates)
 	d, err := desire(r.fleet.Name(), k, s, ref.Coordinates)
 	if err != nil {
-		diags.AddError("Engine cannot be planned", err.Error()+".")
+		diags.Append(diagnose.Refusal(subject(doing, ref.Coordinates), "Engine cannot be planned", err.Error()+"."))
 		return diags
 	}
 	promised := m.Ready // known if nothing of this change restarts the engine
@@ -138,11 +138,11 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, began func
 	switch {
 	case out.ready:
 	case promised.ValueBool():
-		diags.AddAttributeError(path.Root("kind"), "Engine does not serve any more", fmt.Sprintf(
-			"The change is made, and it needed no restart, but %s does not serve: %s. Look at its log lines and apply again.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name))
+		diags.Append(diagnose.AtError(path.Root("kind"), "Engine does not serve any more", fmt.Sprintf(
+			"The change is made, and it needed no restart, but %s does not serve: %s. Look at its log lines and apply again.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name)))
 	default:
-		diags.AddAttributeWarning(path.Root("kind"), "Engine is not ready yet", fmt.Sprintf(
-			"%s runs, but does not serve yet: %s. Nothing has to be undone: apply again, and it goes on waiting.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name))
+		diags.Append(diagnose.AtWarning(path.Root("kind"), "Engine is not ready yet", fmt.Sprintf(
+			"%s runs, but does not serve yet: %s. Nothing has to be undone: apply again, and it goes on waiting.\n\nNode: %s", d.service.Unit, or(out.reason, "no reason given"), ref.Name)))
 	}
 	return diags
 }
@@ -175,20 +175,21 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	}
 	d, err := desire(r.fleet.Name(), k, s, ref.Coordinates)
 	if err != nil {
-		resp.Diagnostics.AddError("Engine cannot be removed", err.Error()+".")
+		resp.Diagnostics.Append(diagnose.Refusal(subject("remove the engine", ref.Coordinates), "Engine cannot be removed", err.Error()+"."))
 		return
 	}
 	i, err := openInstaller(ctx, r.fleet, n)
+	sub := subject("remove the engine", n.Coordinates())
 	var other *fleet.IdentityError
 	if errors.As(err, &other) {
-		resp.Diagnostics.AddWarning("Another machine answers", fmt.Sprintf("%s. Nothing was removed from it: the engine went with its machine.", other))
+		resp.Diagnostics.Append(diagnose.Notice(sub, "Another machine answers", fmt.Sprintf("%s. Nothing was removed from it: the engine went with its machine.", other)))
 		return
 	}
 	if err == nil {
-		err = i.uninstall(ctx, d, func(s string) { resp.Diagnostics.AddWarning("Engine was not removed completely", s) })
+		err = i.uninstall(ctx, d, func(s string) { resp.Diagnostics.Append(diagnose.Notice(sub, "Engine was not removed completely", s)) })
 	}
 	if err != nil {
-		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove the engine", n.Coordinates()), "The engine", err))
+		resp.Diagnostics.Append(diagnose.NotRemoved(sub, "The engine", err))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 	"github.com/moai-dev/terraform-provider-moai/internal/quantity"
@@ -31,7 +32,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		"node": noderef.Attribute("The node that the engine runs on, given whole: `node = moai_node.x`."),
 		"kind": schema.StringAttribute{
 			Required: true,
-			MarkdownDescription: "Kind of engine. This version installs `reference`: a small transformer on the CPU with a real KV cache, to try everything out without accelerators. " +
+			MarkdownDescription: "Kind of engine. This version installs `reference`: a small transformer on the CPU with a real KV cache, to try everything " +
+				"out without accelerators. " +
 				"Another kind is another engine.",
 			PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 		},
@@ -55,7 +57,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		},
 		"kv_connector": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(string(engines.ConnectorMoai)),
-			MarkdownDescription: "How KV leaves and enters the engine: `moai` through the node's KV daemon, `none` for an engine that does prefill and decode itself. Default `moai`.",
+			MarkdownDescription: "How KV leaves and enters the engine: `moai` through the node's KV daemon, `none` for an engine that does prefill and decode " +
+				"itself. Default `moai`.",
 		},
 		"runtime": schema.SingleNestedAttribute{
 			Optional: true, MarkdownDescription: "Where the engine's program comes from.",
@@ -69,7 +72,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			Attributes: map[string]schema.Attribute{
 				"memory": schema.StringAttribute{
 					Optional: true, CustomType: quantity.SizeType{},
-					MarkdownDescription: "Size such as `\"32GiB\"`, divided over the engine's ranks. The longest prompt's KV must fit in. Default `256MiB`. A change restarts the engine.",
+					MarkdownDescription: "Size such as `\"32GiB\"`, divided over the engine's ranks. The longest prompt's KV must fit in. Default `256MiB`. A change " +
+						"restarts the engine.",
 				},
 			},
 		},
@@ -84,7 +88,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		},
 		"on_transfer_failure": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(string(engines.OnFailureRecompute)),
-			MarkdownDescription: "What becomes of a request whose KV does not arrive: `recompute` computes the prompt here (counted in the metrics), `fail` fails the request. Default `recompute`.",
+			MarkdownDescription: "What becomes of a request whose KV does not arrive: `recompute` computes the prompt here (counted in the metrics), `fail` " +
+				"fails the request. Default `recompute`.",
 		},
 		"extra_args": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
@@ -102,7 +107,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		attrs[name] = a
 	}
 	return schema.Schema{
-		MarkdownDescription: "An inference engine on a node, as a hardened systemd unit `moai-engine-<name>.service` of an unprivileged user, registered at the node's KV daemon. " +
+		MarkdownDescription: "An inference engine on a node, as a hardened systemd unit `moai-engine-<name>.service` of an unprivileged user, registered at " +
+			"the node's KV daemon. " +
 			"It listens on a unix socket only; clients reach it through a `moai_router`.\n\n" +
 			"The plan shows the arguments that it will be started with (`effective_args`) and the format of its KV cache (`kv_fingerprint`), computed offline. " +
 			"A change of arguments restarts the engine; a change of the node's address, port or host key does not.",
@@ -115,13 +121,26 @@ func modelAttribute() schema.Attribute {
 		Required: true, MarkdownDescription: "What the engine runs.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
-				Required:            true,
-				MarkdownDescription: "Name of the model; clients write it as `model`. `reference`: `moai/reciting` answers a prompt of more than 887 tokens (bytes) with its own text and a shorter one with nonsense, `moai/seeded` and `moai/seeded-wide` have random weights.",
-				Validators:          []validator.String{stringvalidator.LengthBetween(1, 256)},
+				Required: true,
+				MarkdownDescription: "Name of the model; clients write it as `model`. `reference`: `moai/reciting` answers a prompt of more than 887 tokens " +
+					"(bytes) with its own text and a shorter one with nonsense, `moai/seeded` and `moai/seeded-wide` have random weights.",
+				Validators: []validator.String{stringvalidator.LengthBetween(1, 256)},
 			},
-			"path":     schema.StringAttribute{Optional: true, MarkdownDescription: "Directory of the model on the host. Not for `reference`, whose models are built in.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},
-			"revision": schema.StringAttribute{Optional: true, MarkdownDescription: "Revision of the model. Not for `reference`.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},
-			"config":   schema.StringAttribute{Optional: true, MarkdownDescription: "The model's `config.json` (content), from which geometry is computed. Not for `reference`.", Validators: []validator.String{stringvalidator.LengthAtLeast(1)}},
+			"path": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Directory of the model on the host. Not for `reference`, whose models are built in.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"revision": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Revision of the model. Not for `reference`.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+			"config": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "The model's `config.json` (content), from which geometry is computed. Not for `reference`.",
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
 		},
 	}
 }
@@ -176,11 +195,13 @@ func computedAttributes() map[string]schema.Attribute {
 			Computed:            true,
 			MarkdownDescription: "What became of what was installed. The plan asks for the healthy word in every part, so whatever differs shows as a change that apply makes.",
 			Attributes: map[string]schema.Attribute{
-				"unit":         text("The unit file: `ok`, `changed`, `missing`, or `foreign` (somebody else put it there, which the plan refuses)."),
-				"config":       text("The configuration file: `ok`, `changed` or `missing`."),
-				"service":      text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or systemd's own word, such as `inactive` or `failed`."),
-				"boot":         text("Start at boot: `enabled` or `disabled`."),
-				"registration": text("What the KV daemon knows of the engine: `ok`, `changed`, `missing`, `draining` (takes no new requests, since a change or removal was interrupted; apply ends it), or `unresponsive` when the daemon does not answer."),
+				"unit":   text("The unit file: `ok`, `changed`, `missing`, or `foreign` (somebody else put it there, which the plan refuses)."),
+				"config": text("The configuration file: `ok`, `changed` or `missing`."),
+				"service": text("The service: `active`, `outdated` (runs something else than what is on disk, or a change was interrupted), `missing`, or " +
+					"systemd's own word, such as `inactive` or `failed`."),
+				"boot": text("Start at boot: `enabled` or `disabled`."),
+				"registration": text("What the KV daemon knows of the engine: `ok`, `changed`, `missing`, `draining` (takes no new requests, since a change or " +
+					"removal was interrupted; apply ends it), or `unresponsive` when the daemon does not answer."),
 			},
 		},
 	}
@@ -198,6 +219,6 @@ func (nameValidator) ValidateString(_ context.Context, req validator.StringReque
 		return
 	}
 	if err := engines.CheckName(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid name", err.Error())
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid name", err.Error()))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
@@ -25,8 +27,8 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 	s, ok := plan.spec()
 	if ok && s.nodes[0].Name != "" && s.nodes[1].Name != "" {
 		if s.nodes[0].Name == s.nodes[1].Name {
-			resp.Diagnostics.AddAttributeError(path.Root("nodes"), "A link needs two nodes",
-				fmt.Sprintf("Both nodes are %q. Engines of one node need no link.", s.nodes[0].Name))
+			resp.Diagnostics.Append(diagnose.AtError(path.Root("nodes"), "A link needs two nodes",
+				fmt.Sprintf("Both nodes are %q. Engines of one node need no link.", s.nodes[0].Name)))
 			return
 		}
 		if plan.Name.IsUnknown() {

@@ -73,7 +73,7 @@ func (r *Resource) Read(ctx context.Context, req resource.ReadRequest, resp *res
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...) // where the nodes are now
 		return
 	case found[0].none() && found[1].none() && importing:
-		resp.Diagnostics.AddError("Nothing to import", fmt.Sprintf("Neither node has a link %q.", s.name))
+		resp.Diagnostics.Append(diagnose.Refusal(subject("read the link", s, nil), "Nothing to import", fmt.Sprintf("Neither node has a link %q.", s.name)))
 		return
 	case found[0].none() && found[1].none() && silent == [2]bool{}:
 		resp.State.RemoveResource(ctx)

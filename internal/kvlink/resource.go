@@ -111,7 +111,7 @@ func (r *Resource) apply(ctx context.Context, timeout time.Duration, m *model, c
 	var diags diag.Diagnostics
 	s, ok := m.spec()
 	if !ok {
-		diags.AddAttributeError(path.Root("nodes"), "A link needs two nodes", "The nodes are not known. This is a bug in the provider.")
+		diags.Append(diagnose.AtError(path.Root("nodes"), "A link needs two nodes", "The nodes are not known. This is a bug in the provider."))
 		return diags
 	}
 	if m.Name.IsUnknown() {
@@ -120,8 +120,8 @@ func (r *Resource) apply(ctx context.Context, timeout time.Duration, m *model, c
 	}
 	m.ID = m.Name
 	if missing := s.keyless(); len(missing) > 0 {
-		diags.AddAttributeError(path.Root("nodes"), "Node has no key yet", fmt.Sprintf(
-			"The daemon of %s has not told its public key, so nobody can trust it. Apply the node first.", strings.Join(missing, " and of ")))
+		diags.Append(diagnose.AtError(path.Root("nodes"), "Node has no key yet", fmt.Sprintf(
+			"The daemon of %s has not told its public key, so nobody can trust it. Apply the node first.", strings.Join(missing, " and of "))))
 		return diags
 	}
 	partial := *m
@@ -154,7 +154,7 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 		return
 	}
 	err := newConverger(r.fleet, s).remove(ctx, func(node, text string) {
-		resp.Diagnostics.AddWarning("Another machine answers", fmt.Sprintf("%s. The end of link %s at node %s was left alone.", text, s.name, node))
+		resp.Diagnostics.Append(diagnose.Notice(subject("remove the link", s, nil), "Another machine answers", fmt.Sprintf("%s. The end of link %s at node %s was left alone.", text, s.name, node)))
 	})
 	if err != nil {
 		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove the link", s, err), "The link", err))

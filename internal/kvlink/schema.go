@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
@@ -89,8 +90,8 @@ func (transportValidator) ValidateString(_ context.Context, req validator.String
 	switch v := req.ConfigValue.ValueString(); v {
 	case transportAuto, transportTCP:
 	case transportRDMA:
-		resp.Diagnostics.AddAttributeError(req.Path, "RDMA is not available", "This version moves KV over TCP only. Use \"auto\", which will take RDMA once it is there, or \"tcp\".")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "RDMA is not available", "This version moves KV over TCP only. Use \"auto\", which will take RDMA once it is there, or \"tcp\"."))
 	default:
-		resp.Diagnostics.AddAttributeError(req.Path, "Unknown transport", "Transport \""+v+"\" does not exist. Use \"auto\" or \"tcp\".")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Unknown transport", "Transport \""+v+"\" does not exist. Use \"auto\" or \"tcp\"."))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 )
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
@@ -42,6 +44,6 @@ func (v addressValidator) ValidateString(_ context.Context, req validator.String
 		return
 	}
 	if fault := checkAddress(req.ConfigValue.ValueString(), v.specific); fault != "" {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid address", fault+".")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid address", fault+"."))
 	}
 }

@@ -98,16 +98,16 @@ func (r *Resource) probe(ctx context.Context, n *fleet.Node, plan model, resp *r
 	}
 	resp.Diagnostics.Append(refusals(plan.expectation(), f, n.Coordinates())...)
 	if _, err := r.payload.For(f.Arch); err != nil && unsupported(f) == "" {
-		resp.Diagnostics.AddError("No moaid to install", err.Error()+".")
+		resp.Diagnostics.Append(diagnose.Refusal(subject("look at the machine", n.Coordinates()), "No moaid to install", err.Error()+"."))
 	}
 	if plan.Expect.IsNull() && !resp.Diagnostics.HasError() {
-		resp.Diagnostics.AddAttributeWarning(path.Root("name"), "Node without expectation", fmt.Sprintf(
+		resp.Diagnostics.Append(diagnose.AtWarning(path.Root("name"), "Node without expectation", fmt.Sprintf(
 			"The machine %s has %s. Say so in the configuration, so that another machine at this address is refused:\n\n  %s",
-			n.Coordinates().Name, describe(f), suggestion(f)))
+			n.Coordinates().Name, describe(f), suggestion(f))))
 	}
 	if text := findings(f); text != "" {
-		resp.Diagnostics.AddAttributeWarning(path.Root("ssh"), "Machine needs attention",
-			fmt.Sprintf("The machine %s can be used, but:\n\n%s", n.Coordinates().Name, text))
+		resp.Diagnostics.Append(diagnose.AtWarning(path.Root("ssh"), "Machine needs attention",
+			fmt.Sprintf("The machine %s can be used, but:\n\n%s", n.Coordinates().Name, text)))
 	}
 }
 
@@ -214,7 +214,7 @@ func (r *Resource) warnOfMismatch(state, plan model, same bool, found diag.Diagn
 	for _, d := range found {
 		if state.Expect.Equal(plan.Expect) {
 			if at, ok := d.(diag.DiagnosticWithPath); ok {
-				resp.Diagnostics.AddAttributeWarning(at.Path(), d.Summary(), d.Detail())
+				resp.Diagnostics.Append(diagnose.AtWarning(at.Path(), d.Summary(), d.Detail()))
 			}
 			continue
 		}

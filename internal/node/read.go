@@ -127,15 +127,16 @@ func (m *model) recoverFabric(ctx context.Context, i *installer) error {
 }
 
 func (r *Resource) refuseImport(o observed, m model, resp *resource.ReadResponse) {
+	sub := subject("import the node", m.ref().Coordinates)
 	switch {
 	case o.marker == nil:
-		resp.Diagnostics.AddError("Nothing to import", fmt.Sprintf("The machine %s carries no node of any fleet. Remove the import and apply.", m.ref().Host))
+		resp.Diagnostics.Append(diagnose.Refusal(sub, "Nothing to import", fmt.Sprintf("The machine %s carries no node of any fleet. Remove the import and apply.", m.ref().Host)))
 	case o.marker.Fleet != r.fleet.Name():
-		resp.Diagnostics.AddError("Machine belongs to another fleet", fmt.Sprintf(
+		resp.Diagnostics.Append(diagnose.Refusal(sub, "Machine belongs to another fleet", fmt.Sprintf(
 			"The machine belongs to fleet %q, and this provider manages fleet %q. Set fleet = %q in the provider block, or destroy the node in its own fleet first.",
-			o.marker.Fleet, r.fleet.Name(), o.marker.Fleet))
+			o.marker.Fleet, r.fleet.Name(), o.marker.Fleet)))
 	case o.marker.Resource != resourceName(m.Name.ValueString()):
-		resp.Diagnostics.AddAttributeError(path.Root("name"), "Machine has another name", fmt.Sprintf(
-			"The machine belongs to %s of this fleet, not to %s. Import it under that name.", o.marker.Resource, resourceName(m.Name.ValueString())))
+		resp.Diagnostics.Append(diagnose.AtError(path.Root("name"), "Machine has another name", fmt.Sprintf(
+			"The machine belongs to %s of this fleet, not to %s. Import it under that name.", o.marker.Resource, resourceName(m.Name.ValueString()))))
 	}
 }

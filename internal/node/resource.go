@@ -155,8 +155,8 @@ func (r *Resource) Update(ctx context.Context, req resource.UpdateRequest, resp 
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	if !planned.IsUnknown() && !planned.Equal(m.PublicKey) {
-		resp.Diagnostics.AddError("The daemon's key changed during apply",
-			fmt.Sprintf("The daemon on %s has another key than when the plan was made. Nothing is lost: apply again, and links and routers will be told of the new key.", m.Name.ValueString()))
+		resp.Diagnostics.Append(diagnose.Refusal(subject("bring moaid up to date", n.Coordinates()), "The daemon's key changed during apply",
+			fmt.Sprintf("The daemon on %s has another key than when the plan was made. Nothing is lost: apply again, and links and routers will be told of the new key.", m.Name.ValueString())))
 	}
 }
 
@@ -176,18 +176,19 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	// The state's own coordinates: a replacement may have registered where the node will be next.
 	n := r.fleet.At(m.ref().Coordinates)
 	i, err := openInstaller(ctx, r.fleet, n, r.payload)
+	sub := subject("remove moaid", n.Coordinates())
 	var other *fleet.IdentityError
 	switch {
 	case errors.As(err, &other):
-		resp.Diagnostics.AddWarning("Another machine answers", fmt.Sprintf(
+		resp.Diagnostics.Append(diagnose.Notice(sub, "Another machine answers", fmt.Sprintf(
 			"%s. Nothing was removed from it. If the machine %s still exists somewhere, moaid is still on it: destroy what is in /opt/moai, /etc/moai and /var/lib/moai there by hand, and disable %s.",
-			other, other.Want, unitName))
+			other, other.Want, unitName)))
 		return
 	case err == nil:
-		err = i.uninstall(ctx, func(s string) { resp.Diagnostics.AddWarning("Nothing was removed", s) })
+		err = i.uninstall(ctx, func(s string) { resp.Diagnostics.Append(diagnose.Notice(sub, "Nothing was removed", s)) })
 	}
 	if err != nil {
-		resp.Diagnostics.Append(diagnose.NotRemoved(subject("remove moaid", n.Coordinates()), "The node", err))
+		resp.Diagnostics.Append(diagnose.NotRemoved(sub, "The node", err))
 	}
 }
 

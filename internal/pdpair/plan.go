@@ -6,6 +6,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan. It dials nothing: what
@@ -45,7 +47,7 @@ func (m *model) plan(state *model) diag.Diagnostics {
 		return diags
 	}
 	for _, f := range p.faults() {
-		diags.AddAttributeError(f.path(), f.summary, f.detail)
+		diags.Append(diagnose.AtError(f.path(), f.summary, f.detail))
 	}
 	if diags.HasError() {
 		return diags

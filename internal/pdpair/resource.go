@@ -117,7 +117,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 		return diags
 	}
 	for _, f := range p.faults() {
-		diags.AddAttributeError(f.path(), f.summary, f.detail)
+		diags.Append(diagnose.AtError(f.path(), f.summary, f.detail))
 	}
 	if diags.HasError() {
 		return diags
@@ -149,13 +149,13 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 	save(*m)
 	switch {
 	case len(f.wrong) > 0:
-		diags.AddAttributeError(path.Root("decode"), "Pair gives wrong answers", fmt.Sprintf(
+		diags.Append(diagnose.AtError(path.Root("decode"), "Pair gives wrong answers", fmt.Sprintf(
 			"A canary showed that these engines must not serve together. Look at the logs of both engines and of moai-kvd.service on their nodes.\n\n%s",
-			strings.Join(append(f.wrong, f.open...), "\n")))
+			strings.Join(append(f.wrong, f.open...), "\n"))))
 	case len(f.open) > 0:
-		diags.AddAttributeWarning(path.Root("decode"), "Pair is not verified yet", fmt.Sprintf(
+		diags.Append(diagnose.AtWarning(path.Root("decode"), "Pair is not verified yet", fmt.Sprintf(
 			"The pair is in place, but not every canary could show that it works. Nothing has to be undone: apply again, and it is verified then.\n\n%s",
-			strings.Join(f.open, "\n")))
+			strings.Join(f.open, "\n"))))
 	}
 	return diags
 }
@@ -217,12 +217,14 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	defer cancel()
 	p, ok := m.pools()
 	if !ok || m.Prefill.IsNull() {
-		resp.Diagnostics.AddWarning("Pair was not removed from its nodes",
-			"An imported pair that was never applied does not know its nodes. Apply it once, or remove it on each node's daemon: DELETE /v0/pairs/"+m.Name.ValueString()+".")
+		resp.Diagnostics.Append(diagnose.Notice(diagnose.Subject{At: path.Root("name")}, "Pair was not removed from its nodes",
+			"An imported pair that was never applied does not know its nodes. Apply it once, or remove it on each node's daemon: DELETE /v0/pairs/"+m.Name.ValueString()+"."))
 		return
 	}
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}
-	for _, err := range c.remove(ctx, func(s string) { resp.Diagnostics.AddWarning("Pair was not removed everywhere", s) }) {
+	for _, err := range c.remove(ctx, func(s string) {
+		resp.Diagnostics.Append(diagnose.Notice(subjectOf("remove the pair", nil), "Pair was not removed everywhere", s))
+	}) {
 		resp.Diagnostics.Append(diagnose.NotRemoved(subjectOf("remove the pair", err), "The pair", err))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
@@ -96,7 +97,7 @@ func (noFlex) MarkdownDescription(context.Context) string { return "must be empt
 // ValidateList implements validator.List.
 func (noFlex) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
 	if len(req.ConfigValue.Elements()) > 0 {
-		resp.Diagnostics.AddAttributeError(req.Path, "Engines cannot change sides",
-			"In this version an engine stays on its side. List each engine under prefill or decode, and leave flex out.")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Engines cannot change sides",
+			"In this version an engine stays on its side. List each engine under prefill or decode, and leave flex out."))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
@@ -56,7 +57,7 @@ func (m model) settings(_ context.Context, env func(string) string) (fleet.Setti
 	if timeout != "" {
 		d, err := parseDuration(timeout)
 		if err != nil {
-			diags.AddAttributeError(at, "Invalid duration", fmt.Sprintf("connect_timeout (or %s): %s.", envConnectTimeout, err))
+			diags.Append(diagnose.AtError(at, "Invalid duration", fmt.Sprintf("connect_timeout (or %s): %s.", envConnectTimeout, err)))
 		}
 		s.ConnectTimeout = d
 	}
@@ -170,6 +171,6 @@ func (durationValidator) ValidateString(_ context.Context, req validator.StringR
 		return
 	}
 	if _, err := parseDuration(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid duration", err.Error()+".")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid duration", err.Error()+"."))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/facts"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
@@ -83,11 +84,11 @@ func (r *Resource) refusals(ctx context.Context, state *model, plan model) diag.
 		switch has, certain := reachable(s.listen, f.NICs); {
 		case has:
 		case known && certain:
-			diags.AddAttributeError(path.Root("listen"), "Node has no such address", fmt.Sprintf(
-				"The machine of node %s has no address %s, so that the router could not listen on it. It has %s; 0.0.0.0 stands for all.", s.node.Name, s.listen, addresses(f.NICs)))
+			diags.Append(diagnose.AtError(path.Root("listen"), "Node has no such address", fmt.Sprintf(
+				"The machine of node %s has no address %s, so that the router could not listen on it. It has %s; 0.0.0.0 stands for all.", s.node.Name, s.listen, addresses(f.NICs))))
 		default:
-			diags.AddAttributeWarning(path.Root("listen"), "Address could not be checked", fmt.Sprintf(
-				"It is not known yet whether the machine of node %s has the address %s. If it has not, the router will not start.", s.node.Name, s.listen))
+			diags.Append(diagnose.AtWarning(path.Root("listen"), "Address could not be checked", fmt.Sprintf(
+				"It is not known yet whether the machine of node %s has the address %s. If it has not, the router will not start.", s.node.Name, s.listen)))
 		}
 	}
 	return diags

@@ -145,7 +145,7 @@ func (r *Resource) recover(ctx context.Context, i *installer, m *model) diag.Dia
 	name := m.Name.ValueString()
 	b, err := i.host.ReadFile(ctx, configPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		diags.AddAttributeError(path.Root("name"), "Nothing to import", fmt.Sprintf("The node %s has no router %q of ours.", ref.Name, name))
+		diags.Append(diagnose.AtError(path.Root("name"), "Nothing to import", fmt.Sprintf("The node %s has no router %q of ours.", ref.Name, name)))
 		return diags
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func (r *Resource) recover(ctx context.Context, i *installer, m *model) diag.Dia
 	}
 	c, err := config.Parse(b)
 	if err != nil {
-		diags.AddAttributeError(path.Root("name"), "Nothing to import", fmt.Sprintf("%s on the node %s cannot be read: %s.", configPath(name), ref.Name, err))
+		diags.Append(diagnose.AtError(path.Root("name"), "Nothing to import", fmt.Sprintf("%s on the node %s cannot be read: %s.", configPath(name), ref.Name, err)))
 		return diags
 	}
 	d := spec{name: name}.removable(r.fleet.Name())

@@ -121,8 +121,8 @@ func (r *Resource) Update(ctx context.Context, req resource.UpdateRequest, resp 
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	if !planned.IsUnknown() && !planned.Equal(m.PublicKey) {
-		resp.Diagnostics.AddError("The router's key changed during apply",
-			"The router has another key than when the plan was made. Nothing is lost: its nodes trust the new one already. Apply again.")
+		resp.Diagnostics.Append(diagnose.Refusal(subjectOf("update the router", noderef.Decode(m.Node).Coordinates, nil), "The router's key changed during apply",
+			"The router has another key than when the plan was made. Nothing is lost: its nodes trust the new one already. Apply again."))
 	}
 }
 
@@ -136,18 +136,18 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 		return diags
 	}
 	if none := s.keyless(); len(none) > 0 {
-		diags.AddAttributeError(path.Root("pairs"), "Node has no key", fmt.Sprintf(
-			"The daemon of %s has no public key yet, so that the router could not tell it from another machine. Apply the moai_node first.", strings.Join(none, ", ")))
+		diags.Append(diagnose.AtError(path.Root("pairs"), "Node has no key", fmt.Sprintf(
+			"The daemon of %s has no public key yet, so that the router could not tell it from another machine. Apply the moai_node first.", strings.Join(none, ", "))))
 		return diags
 	}
 	d, err := desire(r.fleet.Name(), s)
 	if err != nil {
-		diags.AddAttributeError(path.Root("pairs"), "Router cannot be configured", err.Error()+".")
+		diags.Append(diagnose.AtError(path.Root("pairs"), "Router cannot be configured", err.Error()+"."))
 		return diags
 	}
 	url, err := endpoint(s.listen, s.node.Coordinates)
 	if err != nil {
-		diags.AddAttributeError(path.Root("listen"), "Invalid address", err.Error()+".")
+		diags.Append(diagnose.AtError(path.Root("listen"), "Invalid address", err.Error()+"."))
 		return diags
 	}
 	m.ID, m.Endpoint = types.StringValue(s.node.Name+"/"+s.name), types.StringValue(url)
@@ -182,7 +182,9 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	defer cancel()
 	s, _ := m.spec()
 	n := r.fleet.Node(s.node.Coordinates)
-	note := func(text string) { resp.Diagnostics.AddWarning("Router was not removed completely", text) }
+	note := func(text string) {
+		resp.Diagnostics.Append(diagnose.Notice(subjectOf("remove the router", n.Coordinates(), nil), "Router was not removed completely", text))
+	}
 	for _, err := range r.remove(ctx, n, s, note) {
 		d := diagnose.NotRemoved(subjectOf("remove the router", n.Coordinates(), err), "The router", err)
 		resp.Diagnostics.Append(d)

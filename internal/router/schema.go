@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
@@ -103,10 +104,10 @@ func (listenValidator) ValidateString(_ context.Context, req validator.StringReq
 	}
 	v := req.ConfigValue.ValueString()
 	if _, err := port(v); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid address", err.Error()+`. Write it as "0.0.0.0:8000" or "[::]:8000".`)
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid address", err.Error()+`. Write it as "0.0.0.0:8000" or "[::]:8000".`))
 		return
 	}
 	if h, _, err := net.SplitHostPort(v); err != nil || h != "" && net.ParseIP(h) == nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid address", "The host part must be an address of the node, or 0.0.0.0 for all of them.")
+		resp.Diagnostics.Append(diagnose.AtError(req.Path, "Invalid address", "The host part must be an address of the node, or 0.0.0.0 for all of them."))
 	}
 }
