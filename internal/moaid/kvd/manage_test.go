@@ -34,6 +34,20 @@ func TestManagementConformance(t *testing.T) {
 	apiconformance.Run(t, n.httpClient(), "http://moaid")
 }
 
+func TestManagementConformanceOverRestarts(t *testing.T) {
+	n := newNode(t, "p", nil)
+	apiconformance.RunRestart(t, n.httpClient(), "http://moaid", func() {
+		n.stop()
+		n.start()
+	})
+}
+
+func TestManagementConformanceOfProbes(t *testing.T) {
+	p, q := newNode(t, "p", nil), newNode(t, "d", nil)
+	link(t, p, q, api.EncryptionAEAD)
+	apiconformance.RunProbe(t, p.httpClient(), "http://moaid", "main")
+}
+
 func TestPeerWireConformance(t *testing.T) {
 	n := newNode(t, "p", nil)
 	id, err := transport.NewIdentity()
