@@ -69,11 +69,12 @@ func TestTolerated(t *testing.T) {
 		"/tmp/systemd-private-0a1b-systemd-logind.service-Xy12Z":       true,
 		"/tmp/systemd-private-0a1b-systemd-logind.service-Xy12Z/tmp/f": true,
 		"/tmp/systemd-private-0a1b-moai-kvd.service-Xy12Z/tmp":         false,
-		"/tmp/x":                   false,
-		"/usr/local/bin/moaid-lab": true,
-		"/usr/local/bin/moaid":     false,
-		"/run/user/1000/bus":       true,
-		"/run/moai/manage.sock":    false,
+		"/run/systemd/journal/synced":                                  true, // journalctl --sync
+		"/tmp/x":                                                       false,
+		"/usr/local/bin/moaid-lab":                                     true,
+		"/usr/local/bin/moaid":                                         false,
+		"/run/user/1000/bus":                                           true,
+		"/run/moai/manage.sock":                                        false,
 		"/run/systemd/units/invocation:moai-kvd.service":               true,
 		"/run/systemd/transient/moai-engine.service":                   false,
 		"/run/systemd/transient/session-4.scope":                       true,
@@ -81,7 +82,7 @@ func TestTolerated(t *testing.T) {
 		"/var/lib/systemd/linger/ops":                                  false,
 		"/home/ubuntu/.bash_history":                                   false,
 		"/etc/systemd/system/multi-user.target.wants/moai-kvd.service": false,
-		"/dev/shm/moai": false,
+		"/dev/shm/moai":                                                false,
 	} {
 		if got := Tolerated("file", name); (got != "") != want {
 			t.Errorf("file %s: tolerated %q, want %v", name, got, want)

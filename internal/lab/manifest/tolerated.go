@@ -25,7 +25,7 @@ var rules = []rule{
 	}},
 	{"systemd's own run state", "file", []string{
 		"/run/systemd/units/**", "/run/systemd/sessions/**", "/run/systemd/users/**", "/run/systemd/seats/**",
-		"/run/systemd/journal/streams/**", "/run/systemd/inhibit/**",
+		"/run/systemd/journal/streams/**", "/run/systemd/journal/synced", "/run/systemd/inhibit/**",
 	}},
 	{"private folders of the system's own services", "file", []string{
 		"/tmp/systemd-private-*-systemd-*.service-*/**", "/var/tmp/systemd-private-*-systemd-*.service-*/**",
