@@ -15,7 +15,7 @@ func (w Workspace) Build(ctx context.Context) error {
 	env := append(os.Environ(), "CGO_ENABLED=0")
 	reproducible := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid="}
 	for _, c := range []command{
-		{dir: w.Repo, env: env, argv: []string{"go", "run", "./internal/payload/build"}},
+		{dir: w.Repo, env: env, argv: []string{"go", "run", "-trimpath", "./internal/payload/build"}},
 		{dir: w.Repo, env: env, argv: append(append([]string{"go"}, reproducible...), "-o", w.Bin("terraform-provider-moai"), ".")},
 		{dir: filepath.Join(w.Repo, "internal", "moaid"), env: env, argv: append(append([]string{"go"}, reproducible...), "-o", w.Bin("moaid-lab"), "./cmd/moaid-lab")},
 	} {
