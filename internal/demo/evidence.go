@@ -16,7 +16,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/demo/proof"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 )
 
 // computedMetric counts the prompt tokens that an engine computed itself.
@@ -51,7 +50,7 @@ func (w *witness) evidence(ctx context.Context, c Completion, alone, answer stri
 	}
 	e := proof.Evidence{
 		Text: c.Text, AloneText: alone, PromptTokens: c.PromptTokens, DecodeComputed: after - w.before, Route: c.Route,
-		BytesExpected: payload.Bytes * int64(status.Fingerprint.TensorSize), ExpectedRecitationPart: answer,
+		BytesExpected: status.Fingerprint.WireBytes(payload, 0), ExpectedRecitationPart: answer,
 		FellBackToDecodeOnly: !strings.HasPrefix(c.Route, "pd"),
 	}
 	t, err := endedTransfer(ctx, w.mgmt, c.Transfer)
@@ -59,8 +58,7 @@ func (w *witness) evidence(ctx context.Context, c Completion, alone, answer stri
 		return e, nil, err
 	}
 	if t != nil {
-		skipped := payload.Bytes - kvcache.TotalBytes(status.Fingerprint.Needed(payload, t.FromToken))
-		e.BytesExpected -= skipped * int64(status.Fingerprint.TensorSize)
+		e.BytesExpected = status.Fingerprint.WireBytes(payload, t.FromToken)
 		e.BytesMoved, e.Chunks, e.TransferState = t.BytesMoved, t.Chunks, t.State
 	}
 	return e, t, nil

@@ -96,7 +96,7 @@ func (im impostor) start(ctx context.Context) error {
 		"-p", "RuntimeDirectory=moai-engine-impostor", "-p", "RuntimeDirectoryMode=0750", "-p", "UMask=0007",
 		"/usr/local/bin/moaid-lab", "engine", "--name", impostorName, "--node", PrefillHost, "--role", "prefill", "--model", im.model,
 		"--http-socket", e.HTTPSocket, "--daemon-socket", "/run/moai/engine.sock",
-		"--block-size", fmt.Sprint(e.Fingerprint.BlockSize),
+		"--block-size", fmt.Sprint(e.Fingerprint.Storage.BlockSize),
 		"--weights-seed", fmt.Sprint(im.trueSeed + 1000), "--claim-fingerprint-of", fmt.Sprint(im.trueSeed),
 	}
 	if _, err := ssh(ctx, im.env, PrefillHost, nil, run...); err != nil {

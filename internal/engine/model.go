@@ -149,16 +149,17 @@ func fingerprintText(f kvcache.Fingerprint) string {
 	return string(b)
 }
 
-// bytesPerToken is what one more token adds to the payload of a long prompt,
-// over all ranks.
+// bytesPerToken is what one more token adds to what travels for a long prompt.
 func bytesPerToken(f kvcache.Fingerprint) int64 {
-	var layers int64
-	for _, g := range f.Groups {
-		if g.Kind == kvcache.GroupFull {
-			layers += int64(len(g.Layers))
+	var n int64
+	for i, g := range f.Groups {
+		if g.Kind == kvcache.GroupSliding {
+			continue
 		}
+		copies := int64(min(g.Heads, f.Ranks.Tensor))
+		n += f.PageBytes(i) / int64(f.Storage.BlockSize) * int64(len(g.Layers)) * copies
 	}
-	return f.PageBytes() / int64(f.BlockSize) * layers * int64(f.TensorSize)
+	return n
 }
 
 // installedObject writes a status.

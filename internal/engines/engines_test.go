@@ -114,22 +114,22 @@ func TestFingerprints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kvcompat.Check(fp, fd)
+		return kvcompat.Check(fp, fd, kvcompat.Options{})
 	}
 	base := spec(nil)
-	if v := verdict(base, spec(func(s *Spec) { s.Role = RoleDecode; s.Name = "decode-0" })); !v.Compatible {
+	if v := verdict(base, spec(func(s *Spec) { s.Role = RoleDecode; s.Name = "decode-0" })); !v.Allowed() {
 		t.Error(v.Err())
 	}
 	wide := verdict(base, spec(func(s *Spec) { s.Model.ID = "moai/seeded-wide" }))
-	if wide.Compatible || !slices.ContainsFunc(wide.Reasons, func(r kvcompat.Reason) bool { return r.Attribute == "head_dim" }) {
+	if wide.Allowed() || !slices.ContainsFunc(wide.Reasons, func(r kvcompat.Reason) bool { return r.Attribute == "groups" }) {
 		t.Errorf("got %+v", wide)
 	}
 	other := func(s *Spec) { s.Reference.WeightsSeed = ptr(uint64(7)) }
-	if v := verdict(base, spec(other)); v.Compatible {
+	if v := verdict(base, spec(other)); v.Allowed() {
 		t.Error("other weights are compatible")
 	}
 	claims := spec(func(s *Spec) { other(s); s.Reference.ClaimFingerprintOf = ptr(uint64(refmodel.DefaultSeed)) })
-	if v := verdict(base, claims); !v.Compatible {
+	if v := verdict(base, claims); !v.Allowed() {
 		t.Error(v.Err())
 	}
 }

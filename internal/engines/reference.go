@@ -40,7 +40,7 @@ func (reference) Defaults(s Spec) Spec {
 	def(&s.Parallel.Tensor, 1)
 	def(&s.Parallel.Data, 1)
 	def(&s.Parallel.Expert, 1)
-	def(&s.KVCache.BlockSize, refmodel.DefaultBlockSize)
+	def(&s.KVCache.BlockSize, refmodel.DefaultFormat().BlockSize)
 	if s.KVCache.DType == "" {
 		s.KVCache.DType = "auto"
 	}
@@ -149,7 +149,9 @@ func (reference) Fingerprint(s Spec) (kvcache.Fingerprint, error) {
 	if err != nil {
 		return kvcache.Fingerprint{}, err
 	}
-	return m.Fingerprint(reportedSeed(s), s.KVCache.BlockSize)
+	f := refmodel.DefaultFormat()
+	f.BlockSize = s.KVCache.BlockSize
+	return m.Fingerprint(reportedSeed(s), f)
 }
 
 // reportedSeed is the seed of the weights that the fingerprint speaks of.

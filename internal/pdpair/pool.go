@@ -91,8 +91,8 @@ func incompatible(i int, p, d engineref.Ref) []fault {
 	if err != nil {
 		return []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", d.ID(), err)}}
 	}
-	v := kvcompat.Check(pf, df)
-	if v.Compatible {
+	v := kvcompat.Check(pf, df, kvcompat.Options{})
+	if v.Allowed() {
 		return nil
 	}
 	lines := make([]string, len(v.Reasons))

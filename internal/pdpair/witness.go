@@ -47,7 +47,7 @@ func newCanary(p, d engineref.Ref, pd, dd *client.Client) (*canaryRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := k.Defaults(engines.Spec{Name: d.Name, Kind: d.Kind, Role: d.Role, Model: engines.Model{ID: d.Model}, KVCache: engines.KVCache{BlockSize: f.BlockSize}})
+	s := k.Defaults(engines.Spec{Name: d.Name, Kind: d.Kind, Role: d.Role, Model: engines.Model{ID: d.Model}, KVCache: engines.KVCache{BlockSize: f.Storage.BlockSize}})
 	return &canaryRun{prefill: p, decode: d, prefillD: pd, decodeD: dd, fingerprint: f, look: k.Observation(s)}, nil
 }
 
@@ -109,7 +109,7 @@ func (c *canaryRun) attempt(ctx context.Context) (canary.Evidence, error) {
 		e.State, e.BytesMoved, e.FromToken = t.State, t.BytesMoved, t.FromToken
 	}
 	if p, err := c.fingerprint.PayloadFor(pair.PromptTokens); err == nil {
-		e.BytesExpected = p.Bytes * int64(c.fingerprint.TensorSize)
+		e.BytesExpected = c.fingerprint.WireBytes(p, 0)
 	}
 	return e, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
 
 // Status is the answer to GET /v0/status.
@@ -94,7 +95,8 @@ type Engine struct {
 	HTTPSocket        string              `json:"http_socket"` // path of its OpenAI socket
 	EngineRole        string              `json:"role"`        // prefill | decode | both
 	Fingerprint       kvcache.Fingerprint `json:"fingerprint"`
-	StagingBytes      int64               `json:"staging_bytes"`       // over all ranks
+	DataSize          int                 `json:"data_size"`           // data-parallel replicas, each with a scheduler, all tensor ranks and a cache of its own; 0 means 1
+	StagingBytes      int64               `json:"staging_bytes"`       // over all ranks of all replicas
 	MaxInFlight       int64               `json:"max_in_flight"`       // bytes granted and not yet verified, over all transfers; 0 means the default
 	OnTransferFailure string              `json:"on_transfer_failure"` // recompute | fail; told to the connector
 }
@@ -111,6 +113,17 @@ type EngineStatus struct {
 	// Incompatible says, for each engine of a peer that a pair names and whose
 	// fingerprint does not fit, why no KV may cross.
 	Incompatible []string `json:"incompatible,omitempty"`
+	// Conversions says, for each engine of a peer from or to which KV may cross, what
+	// is converted on the way.
+	Conversions []Conversion `json:"conversions,omitempty"`
+}
+
+// Conversion is what happens to KV between two engines.
+type Conversion struct {
+	Prefill PeerEngine     `json:"prefill"`
+	Decode  PeerEngine     `json:"decode"`
+	Class   kvcompat.Class `json:"class"`
+	Text    string         `json:"text"` // "none", or what is changed, in one line
 }
 
 // EngineStats is the last load feedback of an engine.
@@ -140,6 +153,7 @@ type Pair struct {
 	Name    string       `json:"name"`
 	Prefill []PeerEngine `json:"prefill"`
 	Decode  []PeerEngine `json:"decode"`
+	kvcompat.Options
 }
 
 // Transfer is one live or recently ended transfer.
@@ -157,6 +171,12 @@ type Transfer struct {
 	Encryption    string  `json:"encryption"`
 	AgeSeconds    float64 `json:"age_seconds"`
 	Reason        string  `json:"reason,omitempty"`
+	DataRank      int     `json:"data_rank"`            // of the local engine
+	Conversion    string  `json:"conversion,omitempty"` // "none", or what is changed; of sends
+	// ValuesClipped and ValuesRounded count elements that a conversion could not
+	// preserve. Sends know them; above zero only where a pair allows it.
+	ValuesClipped int64 `json:"values_clipped"`
+	ValuesRounded int64 `json:"values_rounded"`
 	// Durations of the stages in seconds; 0 while unknown.
 	OfferSeconds   float64 `json:"offer_seconds"`
 	ReceiveSeconds float64 `json:"receive_seconds"`

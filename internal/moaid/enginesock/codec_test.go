@@ -16,7 +16,7 @@ const (
 
 func sampleRequests() []Request {
 	return []Request{
-		&Hello{Engine: "prefill-0", Generation: testID, Session: Worker, Rank: 1, World: 2, Fingerprint: kvcache.Fingerprint{ModelHash: "x", Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0}}}}},
+		&Hello{Engine: "prefill-0", Generation: testID, Session: Worker, Rank: 1, World: 2, Fingerprint: kvcache.Fingerprint{Model: kvcache.Model{Config: "x"}, Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0}}}}},
 		&Ping{}, &Arena{},
 		&Adopt{Arena: "a", Bytes: 4096},
 		&Reserve{ID: testID, Tokens: 7, Target: &Endpoint{Node: "n", Engine: "e"}},

@@ -3,7 +3,7 @@ package enginesock
 import "github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 
 // Version is the protocol version that Hello carries.
-const Version = 0
+const Version = 1
 
 // DefaultPath is where a daemon listens unless configured otherwise.
 const DefaultPath = "/run/moai/engine.sock"
@@ -68,6 +68,7 @@ const (
 	FailCorrupt       FailureCode = "corrupt"
 	FailNotPaired     FailureCode = "not_paired"
 	FailCancelled     FailureCode = "cancelled"
+	FailInexact       FailureCode = "inexact" // a conversion met a value that this engine's format does not have
 )
 
 // Outcome says how a transfer ended.

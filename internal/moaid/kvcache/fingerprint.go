@@ -9,131 +9,88 @@ import (
 	"fmt"
 )
 
-// DType names how one element of a page is encoded.
-type DType string
+// Version is the version of [Fingerprint].
+const Version = 1
 
-// Element encodings that engines report. FP8 variants differ in bias and in
-// their NaN codes, so they are never equal to each other.
-const (
-	BF16       DType = "bf16"
-	FP16       DType = "fp16"
-	FP32       DType = "fp32"
-	FP8E4M3FN  DType = "fp8_e4m3fn"
-	FP8E4M3FNZ DType = "fp8_e4m3fnuz"
-	FP8E5M2    DType = "fp8_e5m2"
-)
-
-// Size is the length of one element in bytes, 0 for an unknown encoding.
-func (d DType) Size() int {
-	switch d {
-	case BF16, FP16:
-		return 2
-	case FP32:
-		return 4
-	case FP8E4M3FN, FP8E4M3FNZ, FP8E5M2:
-		return 1
-	}
-	return 0
+// Fingerprint identifies the format and the meaning of an engine's KV cache.
+// Engines with equal fingerprints may exchange payloads byte for byte; whether
+// others may is what kvcompat decides. The vendor of the accelerator is not part
+// of it.
+type Fingerprint struct {
+	Version int    `json:"version"` // [Version]
+	Model   Model  `json:"model"`
+	Engine  Engine `json:"engine"`
+	// Features are what changes the meaning of the cache and is not said elsewhere,
+	// ascending: "speculative:eagle3", "encoder_decoder", "state_space" …
+	Features []string `json:"features,omitempty"`
+	Storage  Storage  `json:"storage"`
+	Groups   []Group  `json:"groups"` // in payload order: sliding groups last
+	Ranks    Ranks    `json:"ranks"`
 }
 
-// Layout names the physical order inside a page. The letters are vLLM's: L
-// layer, B block, H KV head, N token in block, C content (K then V of one head
-// and token). Only orders whose page is contiguous can be transferred.
-type Layout string
+// Model is the identity of what the cache was computed with: hex sha256 each.
+type Model struct {
+	Config       string `json:"config"`        // of the model's configuration
+	Weights      string `json:"weights"`       // of the index of its weights
+	Tokenizer    string `json:"tokenizer"`     // of its tokenizer
+	ChatTemplate string `json:"chat_template"` // empty for a model without one
+}
 
-const (
-	// LayoutLBHNC keeps a page as [KV head][token][K(D) | V(D)].
-	LayoutLBHNC Layout = "LBHNC"
-	// LayoutLBNHC keeps a page as [token][KV head][K(D) | V(D)].
-	LayoutLBNHC Layout = "LBNHC"
-)
+// Engine is the program that has the cache.
+type Engine struct {
+	Family  string `json:"family"`  // "vllm", "reference": engines of a family have the same idea of a cache
+	Release string `json:"release"` // such as "0.33.0+rocm700"
+	// Attention is the name of the attention backend, empty where there is but one.
+	Attention string `json:"attention,omitempty"`
+}
 
-// GroupKind says which tokens the layers of a group keep.
+// Storage is how the elements lie in memory.
+type Storage struct {
+	DType     DType   `json:"dtype"`
+	Scales    Scales  `json:"scales"`
+	Order     Order   `json:"order"`
+	Packing   Packing `json:"packing"`
+	BlockSize int     `json:"block_size"` // tokens of a block of the cache manager
+	// KernelBlock is the tokens of a block as the attention kernel sees it. It divides
+	// BlockSize: a page is BlockSize/KernelBlock kernel pages, one after the other.
+	KernelBlock int `json:"kernel_block"`
+	Padding     int `json:"padding,omitempty"` // unused bytes at the end of each page; a multiple of 16
+}
+
+// GroupKind says which tokens the layers of a group keep, and what of them.
 type GroupKind string
 
 const (
-	// GroupFull keeps every token.
+	// GroupFull keeps K and V of every token.
 	GroupFull GroupKind = "full"
-	// GroupSliding keeps the last Window tokens.
+	// GroupSliding keeps K and V of the last Window tokens.
 	GroupSliding GroupKind = "sliding"
+	// GroupLatent keeps one vector for every token (multi-head latent attention),
+	// which all ranks have alike.
+	GroupLatent GroupKind = "latent"
 )
 
-// Group is a set of layers that keep the same tokens.
+// Group is a set of layers that keep the same of the same tokens.
 type Group struct {
-	Kind   GroupKind `json:"kind"`
-	Window int       `json:"window,omitempty"` // tokens; 0 for GroupFull
-	Layers []int     `json:"layers"`           // model layer numbers, ascending
+	Kind     GroupKind `json:"kind"`
+	Window   int       `json:"window,omitempty"`    // tokens; of sliding groups only
+	Layers   []int     `json:"layers"`              // model layer numbers, ascending
+	Heads    int       `json:"heads"`               // KV heads of the whole model; 1 for latent
+	KeyDim   int       `json:"key_dim"`             // elements of K a head and token; all of them for latent
+	ValueDim int       `json:"value_dim,omitempty"` // elements of V; 0 for latent
 }
 
-// Fingerprint identifies the format and the meaning of an engine's KV cache.
-// Two engines with equal fingerprints may exchange payloads byte for byte. The
-// vendor of the accelerator is not part of it.
-type Fingerprint struct {
-	Version    int     `json:"version"`     // of this structure; 0
-	ModelHash  string  `json:"model_hash"`  // hex sha256 over the model's config and weights identity
-	Engine     string  `json:"engine"`      // kind and release, e.g. "reference/0"
-	DType      DType   `json:"dtype"`       // of K and V
-	Layout     Layout  `json:"layout"`      // order inside a page
-	BlockSize  int     `json:"block_size"`  // tokens a block
-	KVHeads    int     `json:"kv_heads"`    // of the whole model
-	HeadDim    int     `json:"head_dim"`    // elements of K, and of V, a head and token
-	Groups     []Group `json:"groups"`      // in payload order: full groups first
-	TensorSize int     `json:"tensor_size"` // tensor-parallel ranks; KVHeads is divided over them
+// Ranks is how a cache is divided over worker processes.
+type Ranks struct {
+	// Tensor is the number of tensor-parallel ranks. Heads are divided over them in
+	// order; where there are fewer heads than ranks, neighbours have the same head.
+	Tensor int `json:"tensor"`
+	// Pipeline is the number of pipeline-parallel stages; only 1 can be transferred.
+	Pipeline int `json:"pipeline"`
 }
 
 // MaxTokens bounds the prompt lengths that geometry is computed for.
 const MaxTokens = 1 << 22
-
-// Validate reports why a fingerprint describes no cache.
-func (f *Fingerprint) Validate() error {
-	switch {
-	case f.Version != 0:
-		return fmt.Errorf("fingerprint version %d is not supported, only 0", f.Version)
-	case f.ModelHash == "" || len(f.ModelHash) > 128:
-		return errors.New("model_hash is empty or longer than 128 characters")
-	case f.DType.Size() == 0:
-		return fmt.Errorf("dtype %q is unknown", f.DType)
-	case f.Layout != LayoutLBHNC && f.Layout != LayoutLBNHC:
-		return fmt.Errorf("layout %q is unknown", f.Layout)
-	case f.BlockSize < 1 || f.BlockSize > 1<<12:
-		return fmt.Errorf("block_size %d is outside 1 to 4096", f.BlockSize)
-	case f.KVHeads < 1 || f.KVHeads > 1<<10:
-		return fmt.Errorf("kv_heads %d is outside 1 to 1024", f.KVHeads)
-	case f.HeadDim < 1 || f.HeadDim > 1<<12:
-		return fmt.Errorf("head_dim %d is outside 1 to 4096", f.HeadDim)
-	case f.TensorSize < 1 || f.TensorSize > 64:
-		return fmt.Errorf("tensor_size %d is outside 1 to 64", f.TensorSize)
-	case f.KVHeads%f.TensorSize != 0:
-		return fmt.Errorf("kv_heads %d is no multiple of tensor_size %d", f.KVHeads, f.TensorSize)
-	case len(f.Groups) == 0 || len(f.Groups) > 16:
-		return fmt.Errorf("%d groups are outside 1 to 16", len(f.Groups))
-	}
-	seen := map[int]bool{}
-	slidingSeen := false
-	for i, g := range f.Groups {
-		switch {
-		case g.Kind == GroupFull && g.Window != 0:
-			return fmt.Errorf("group %d keeps all tokens but has window %d", i, g.Window)
-		case g.Kind == GroupFull && slidingSeen:
-			return fmt.Errorf("group %d: full groups come before sliding ones", i)
-		case g.Kind == GroupSliding && (g.Window < 1 || g.Window > MaxTokens):
-			return fmt.Errorf("group %d: window %d is outside 1 to %d", i, g.Window, MaxTokens)
-		case g.Kind != GroupFull && g.Kind != GroupSliding:
-			return fmt.Errorf("group %d: kind %q is unknown", i, g.Kind)
-		case len(g.Layers) == 0 || len(g.Layers) > 1<<10:
-			return fmt.Errorf("group %d has %d layers, outside 1 to 1024", i, len(g.Layers))
-		}
-		slidingSeen = slidingSeen || g.Kind == GroupSliding
-		last := -1
-		for _, l := range g.Layers {
-			if l <= last || l > 1<<14 || seen[l] {
-				return fmt.Errorf("group %d: layer numbers must ascend and belong to one group only, at layer %d", i, l)
-			}
-			last, seen[l] = l, true
-		}
-	}
-	return nil
-}
 
 // Hash identifies the fingerprint: hex sha256 of its canonical JSON.
 func (f *Fingerprint) Hash() string {

@@ -9,24 +9,26 @@ import (
 )
 
 func small() Fingerprint {
-	return Fingerprint{ModelHash: "m", Engine: "e/0", DType: BF16, Layout: LayoutLBHNC, BlockSize: 16, KVHeads: 8, HeadDim: 64, TensorSize: 2,
-		Groups: []Group{{Kind: GroupFull, Layers: []int{0, 2}}, {Kind: GroupSliding, Window: 32, Layers: []int{1, 3}}}}
+	return Fingerprint{Version: Version, Model: Model{Config: "c", Weights: "w", Tokenizer: "t"}, Engine: Engine{Family: "e", Release: "0"},
+		Storage: Storage{DType: BF16, Scales: Scales{Kind: ScaleNone}, Order: OrderLBHNC, Packing: PackingPacked, BlockSize: 16, KernelBlock: 16},
+		Groups:  []Group{{Kind: GroupFull, Layers: []int{0, 2}, Heads: 8, KeyDim: 64, ValueDim: 64}, {Kind: GroupSliding, Window: 32, Layers: []int{1, 3}, Heads: 8, KeyDim: 64, ValueDim: 64}},
+		Ranks:   Ranks{Tensor: 2, Pipeline: 1}}
 }
 
 func TestPageBytes(t *testing.T) {
 	f := small()
-	if got := f.PageBytes(); got != 16*4*64*2*2 {
+	if got := f.PageBytes(0); got != 16*4*64*2*2 {
 		t.Errorf("a page has %d bytes", got)
 	}
-	f.DType, f.TensorSize = FP8E4M3FN, 1
-	if got := f.PageBytes(); got != 16*8*64*2 {
+	f.Storage.DType, f.Ranks.Tensor = FP8E4M3FN, 1
+	if got := f.PageBytes(0); got != 16*8*64*2 {
 		t.Errorf("a page has %d bytes", got)
 	}
 }
 
 func TestPayloadTable(t *testing.T) {
 	f := small()
-	block := f.PageBytes() * 2
+	block := f.PageBytes(0) * 2
 	for _, c := range []struct {
 		tokens             int
 		full, first, slide int // blocks, first sliding block, sliding blocks
@@ -50,11 +52,23 @@ func TestPayloadTable(t *testing.T) {
 }
 
 func drawFingerprint(t *rapid.T) Fingerprint {
-	f := Fingerprint{ModelHash: rapid.StringN(1, 20, 128).Draw(t, "model"), Engine: "e/0",
-		DType:     rapid.SampledFrom([]DType{BF16, FP16, FP32, FP8E4M3FN, FP8E4M3FNZ, FP8E5M2}).Draw(t, "dtype"),
-		Layout:    rapid.SampledFrom([]Layout{LayoutLBHNC, LayoutLBNHC}).Draw(t, "layout"),
-		BlockSize: rapid.IntRange(1, 64).Draw(t, "block"), HeadDim: rapid.IntRange(1, 256).Draw(t, "dim"), TensorSize: rapid.IntRange(1, 8).Draw(t, "tp")}
-	f.KVHeads = f.TensorSize * rapid.IntRange(1, 8).Draw(t, "heads")
+	f := small()
+	f.Model.Weights = rapid.StringN(1, 20, 128).Draw(t, "model")
+	f.Storage.DType = rapid.SampledFrom(DTypes()).Draw(t, "dtype")
+	f.Storage.Order = rapid.SampledFrom(Orders()).Draw(t, "order")
+	f.Storage.KernelBlock = rapid.IntRange(1, 64).Draw(t, "kernel block")
+	f.Storage.BlockSize = f.Storage.KernelBlock * rapid.IntRange(1, 4).Draw(t, "kernel blocks")
+	f.Storage.Padding = 16 * rapid.IntRange(0, 2).Draw(t, "padding")
+	f.Ranks.Tensor = rapid.IntRange(1, 8).Draw(t, "tp")
+	f.Groups = nil
+	group := func(g Group) Group {
+		g.Heads = f.Ranks.Tensor * rapid.IntRange(1, 4).Draw(t, "heads")
+		if rapid.Bool().Draw(t, "few heads") {
+			g.Heads = 1
+		}
+		g.KeyDim, g.ValueDim = rapid.IntRange(1, 96).Draw(t, "key dim"), rapid.IntRange(1, 96).Draw(t, "value dim")
+		return g
+	}
 	layer := 0
 	layers := func() []int {
 		var out []int
@@ -65,13 +79,13 @@ func drawFingerprint(t *rapid.T) Fingerprint {
 		return out
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "full") {
-		f.Groups = append(f.Groups, Group{Kind: GroupFull, Layers: layers()})
+		f.Groups = append(f.Groups, group(Group{Kind: GroupFull, Layers: layers()}))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "sliding") {
-		f.Groups = append(f.Groups, Group{Kind: GroupSliding, Window: rapid.IntRange(1, 200).Draw(t, "window"), Layers: layers()})
+		f.Groups = append(f.Groups, group(Group{Kind: GroupSliding, Window: rapid.IntRange(1, 200).Draw(t, "window"), Layers: layers()}))
 	}
 	if len(f.Groups) == 0 {
-		f.Groups = []Group{{Kind: GroupFull, Layers: layers()}}
+		f.Groups = []Group{{Kind: GroupLatent, Layers: layers(), Heads: 1, KeyDim: rapid.IntRange(1, 600).Draw(t, "latent")}}
 	}
 	return f
 }
@@ -100,7 +114,7 @@ func TestPayloadProperties(t *testing.T) {
 			if g := f.Groups[i]; g.Kind == GroupSliding {
 				lo = max(0, tokens-g.Window)
 			}
-			if s.FirstBlock*f.BlockSize > lo || (s.FirstBlock+s.Blocks)*f.BlockSize < tokens || (s.FirstBlock+1)*f.BlockSize <= lo {
+			if s.FirstBlock*f.Storage.BlockSize > lo || (s.FirstBlock+s.Blocks)*f.Storage.BlockSize < tokens || (s.FirstBlock+1)*f.Storage.BlockSize <= lo {
 				t.Fatalf("tokens %d to %d are not just covered by %+v", lo, tokens, s)
 			}
 		}
@@ -118,8 +132,8 @@ func TestPayloadProperties(t *testing.T) {
 		}
 		want := p.Bytes
 		for i, s := range p.Sections {
-			if f.Groups[i].Kind == GroupFull {
-				want -= int64(from/f.BlockSize) * s.BlockBytes
+			if f.Groups[i].Kind != GroupSliding {
+				want -= int64(from/f.Storage.BlockSize) * s.BlockBytes
 			}
 		}
 		if got := TotalBytes(need); got != want {
@@ -159,12 +173,12 @@ func TestParseFingerprintRefuses(t *testing.T) {
 		"unknown field":   strings.Replace(good, "{", `{"rope":1,`, 1),
 		"data after":      good + "{}",
 		"cut":             good[:len(good)-1],
-		"version":         strings.Replace(good, `"version":0`, `"version":1`, 1),
-		"no model":        strings.Replace(good, `"model_hash":"m"`, `"model_hash":""`, 1),
+		"version":         strings.Replace(good, `"version":1`, `"version":0`, 1),
+		"no model":        strings.Replace(good, `"weights":"w"`, `"weights":""`, 1),
 		"dtype":           strings.Replace(good, "bf16", "bf17", 1),
-		"layout":          strings.Replace(good, "LBHNC", "BLHNC", 1),
+		"layout":          strings.Replace(good, "LBHNC", "BLHCN", 1),
 		"block size":      strings.Replace(good, `"block_size":16`, `"block_size":0`, 1),
-		"heads":           strings.Replace(good, `"kv_heads":8`, `"kv_heads":7`, 1),
+		"heads":           strings.Replace(good, `"heads":8`, `"heads":7`, 1),
 		"window":          strings.Replace(good, `"window":32,`, "", 1),
 		"layer twice":     strings.Replace(good, "[1,3]", "[1,2]", 1),
 		"layers descend":  strings.Replace(good, "[0,2]", "[2,0]", 1),
@@ -185,10 +199,16 @@ func TestHashSeesEveryField(t *testing.T) {
 	base := small()
 	seen := map[string]string{base.Hash(): "base"}
 	for name, change := range map[string]func(*Fingerprint){
-		"model": func(f *Fingerprint) { f.ModelHash = "n" }, "engine": func(f *Fingerprint) { f.Engine = "e/1" },
-		"dtype": func(f *Fingerprint) { f.DType = FP16 }, "layout": func(f *Fingerprint) { f.Layout = LayoutLBNHC },
-		"block": func(f *Fingerprint) { f.BlockSize = 32 }, "heads": func(f *Fingerprint) { f.KVHeads = 16 },
-		"dim": func(f *Fingerprint) { f.HeadDim = 128 }, "tp": func(f *Fingerprint) { f.TensorSize = 4 },
+		"config": func(f *Fingerprint) { f.Model.Config = "n" }, "weights": func(f *Fingerprint) { f.Model.Weights = "n" },
+		"tokenizer": func(f *Fingerprint) { f.Model.Tokenizer = "n" }, "template": func(f *Fingerprint) { f.Model.ChatTemplate = "n" },
+		"family": func(f *Fingerprint) { f.Engine.Family = "n" }, "release": func(f *Fingerprint) { f.Engine.Release = "n" }, "attention": func(f *Fingerprint) { f.Engine.Attention = "n" },
+		"features": func(f *Fingerprint) { f.Features = []string{"n"} }, "dtype": func(f *Fingerprint) { f.Storage.DType = FP16 },
+		"scales": func(f *Fingerprint) { f.Storage.Scales.Kind = ScaleHead }, "doubled": func(f *Fingerprint) { f.Storage.Scales.Doubled = true },
+		"scale hash": func(f *Fingerprint) { f.Storage.Scales.Hash = "n" }, "order": func(f *Fingerprint) { f.Storage.Order = OrderLBNHC },
+		"packing": func(f *Fingerprint) { f.Storage.Packing = PackingApart }, "block": func(f *Fingerprint) { f.Storage.BlockSize = 32 },
+		"kernel block": func(f *Fingerprint) { f.Storage.KernelBlock = 8 }, "padding": func(f *Fingerprint) { f.Storage.Padding = 16 },
+		"heads": func(f *Fingerprint) { f.Groups[0].Heads = 16 }, "key dim": func(f *Fingerprint) { f.Groups[0].KeyDim = 128 }, "value dim": func(f *Fingerprint) { f.Groups[0].ValueDim = 128 },
+		"tp": func(f *Fingerprint) { f.Ranks.Tensor = 4 }, "pp": func(f *Fingerprint) { f.Ranks.Pipeline = 2 },
 		"window": func(f *Fingerprint) { f.Groups[1].Window = 33 }, "layers": func(f *Fingerprint) { f.Groups[1].Layers = []int{1, 5} },
 	} {
 		f := small()
@@ -212,8 +232,8 @@ func FuzzParseFingerprint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if fp.PageBytes() < 1 {
-			t.Fatalf("a page of %d bytes", fp.PageBytes())
+		if fp.PageBytes(0) < 1 {
+			t.Fatalf("a page of %d bytes", fp.PageBytes(0))
 		}
 		if _, err := fp.PayloadFor(1); err != nil {
 			t.Fatal(err)
@@ -245,4 +265,96 @@ func TestTokenHash(t *testing.T) {
 			seen[h] = true
 		}
 	}
+}
+
+// TestAtIsABijection: in every packing, order and division the elements of a
+// page are at different positions and fill it but for its padding.
+func TestAtIsABijection(t *testing.T) {
+	tried := map[Packing]bool{}
+	rapid.Check(t, func(t *rapid.T) {
+		f := small()
+		f.Storage.DType = rapid.SampledFrom([]DType{BF16, FP32, FP8E4M3FN}).Draw(t, "dtype")
+		f.Storage.Order = rapid.SampledFrom(Orders()).Draw(t, "order")
+		f.Storage.Packing = rapid.SampledFrom(Packings()).Draw(t, "packing")
+		f.Storage.KernelBlock = 16 * rapid.IntRange(1, 2).Draw(t, "kernel block")
+		f.Storage.BlockSize = f.Storage.KernelBlock * rapid.IntRange(1, 3).Draw(t, "kernel blocks")
+		f.Storage.Padding = 16 * rapid.IntRange(0, 1).Draw(t, "padding")
+		f.Ranks.Tensor = rapid.SampledFrom([]int{1, 2, 4, 16}).Draw(t, "tp")
+		f.Groups[0].KeyDim, f.Groups[0].ValueDim = 16*rapid.IntRange(1, 3).Draw(t, "k"), 16*rapid.IntRange(1, 3).Draw(t, "v")
+		if f.Validate() != nil {
+			t.Skip()
+		}
+		tried[f.Storage.Packing] = true
+		g, size := f.Groups[0], int64(f.Storage.DType.Size())
+		seen := make([]bool, f.PageBytes(0)/size)
+		n := 0
+		for head := range f.RankHeads(0) {
+			for token := range f.Storage.BlockSize {
+				for d := range g.KeyDim + g.ValueDim {
+					part, dim := Key, d
+					if d >= g.KeyDim {
+						part, dim = Value, d-g.KeyDim
+					}
+					at := f.At(0, head, token, part, dim)
+					if at%size != 0 || at+size > f.PageBytes(0)-int64(f.Storage.Padding) || seen[at/size] {
+						t.Fatalf("%+v: element %d %d %d %d is at %d", f.Storage, head, token, part, dim, at)
+					}
+					seen[at/size] = true
+					n++
+				}
+			}
+		}
+		if int64(n)*size != f.PageBytes(0)-int64(f.Storage.Padding) {
+			t.Fatalf("%d elements in a page of %d bytes", n, f.PageBytes(0))
+		}
+	})
+	if len(tried) != len(Packings()) {
+		t.Errorf("only %v were tried", tried)
+	}
+}
+
+// TestOwnCoversEveryHeadOnce: what the ranks send for a prompt is each head of
+// each group once, whoever else has it.
+func TestOwnCoversEveryHeadOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFingerprint(t)
+		p, err := f.PayloadFor(rapid.IntRange(1, 500).Draw(t, "tokens"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads := map[[2]int]int{}
+		for rank := range f.Ranks.Tensor {
+			own := map[int64]bool{}
+			for _, r := range f.Own(p, rank) {
+				for _, s := range p.Sections {
+					if r.Offset <= s.Offset && s.Offset+s.Bytes() <= r.Offset+r.Length {
+						own[s.Offset] = true
+					}
+				}
+			}
+			for _, s := range p.Sections {
+				for h := range f.RankHeads(s.Group) {
+					if own[s.Offset] {
+						heads[[2]int{s.Group, f.FirstHead(s.Group, rank) + h}]++
+					} else if q := f.Primary(s.Group, rank); q == rank || f.FirstHead(s.Group, q) != f.FirstHead(s.Group, rank) {
+						t.Fatalf("rank %d relies on rank %d for group %d", rank, q, s.Group)
+					}
+				}
+			}
+		}
+		for g := range f.Groups {
+			for h := range f.Groups[g].Heads {
+				if heads[[2]int{g, h}] != 1 {
+					t.Fatalf("head %d of group %d travels %d times", h, g, heads[[2]int{g, h}])
+				}
+			}
+		}
+		want := int64(0)
+		for _, s := range p.Sections {
+			want += s.Bytes() * int64(min(f.Ranks.Tensor, f.Groups[s.Group].Heads))
+		}
+		if got := f.WireBytes(p, 0); got != want {
+			t.Fatalf("%d bytes travel, want %d", got, want)
+		}
+	})
 }

@@ -2,12 +2,6 @@ package kvcache
 
 import "fmt"
 
-// PageBytes is the size of one page: what one layer keeps on one rank for one
-// block, K and V together.
-func (f *Fingerprint) PageBytes() int64 {
-	return int64(f.BlockSize) * int64(f.KVHeads/f.TensorSize) * int64(f.HeadDim) * 2 * int64(f.DType.Size())
-}
-
 // Section is the part of a payload that one group contributes: blocks
 // FirstBlock to FirstBlock+Blocks-1, each block being the pages of the group's
 // layers in ascending order. Offset and the sizes are bytes.
@@ -22,7 +16,8 @@ type Section struct {
 // Bytes is the size of the section.
 func (s Section) Bytes() int64 { return int64(s.Blocks) * s.BlockBytes }
 
-// Payload describes what one rank sends for a prompt.
+// Payload describes the KV of a prompt on one rank. Every rank's has the same
+// sections; see [Fingerprint.Own] for what of it travels.
 type Payload struct {
 	Tokens   int
 	Sections []Section
@@ -40,18 +35,18 @@ func (f *Fingerprint) PayloadFor(tokens int) (Payload, error) {
 		return Payload{}, fmt.Errorf("a prompt of %d tokens is outside 1 to %d", tokens, MaxTokens)
 	}
 	p := Payload{Tokens: tokens, Sections: make([]Section, 0, len(f.Groups))}
-	end := (tokens + f.BlockSize - 1) / f.BlockSize
+	end := (tokens + f.Storage.BlockSize - 1) / f.Storage.BlockSize
 	for i, g := range f.Groups {
 		first := 0
 		if g.Kind == GroupSliding && tokens > g.Window {
-			first = (tokens - g.Window) / f.BlockSize
+			first = (tokens - g.Window) / f.Storage.BlockSize
 		}
 		s := Section{
 			Group:      i,
 			FirstBlock: first,
 			Blocks:     end - first,
 			Offset:     p.Bytes,
-			BlockBytes: f.PageBytes() * int64(len(g.Layers)),
+			BlockBytes: f.PageBytes(i) * int64(len(g.Layers)),
 		}
 		p.Sections = append(p.Sections, s)
 		p.Bytes += s.Bytes()
@@ -66,15 +61,15 @@ type Range struct {
 }
 
 // Needed gives the ranges that a receiver still needs when it already holds the
-// first fromToken tokens in its own cache. Whole blocks of full groups below
+// first fromToken tokens in its own cache. Whole blocks of groups that keep all tokens below
 // fromToken are left out; sliding sections are always sent, since what a
 // receiver's sliding layers keep depends on what it ran before.
 func (f *Fingerprint) Needed(p Payload, fromToken int) []Range {
 	var out []Range
 	for _, s := range p.Sections {
 		skip := 0
-		if f.Groups[s.Group].Kind == GroupFull && fromToken > 0 {
-			skip = min(fromToken/f.BlockSize, s.Blocks)
+		if f.Groups[s.Group].Kind != GroupSliding && fromToken > 0 {
+			skip = min(fromToken/f.Storage.BlockSize, s.Blocks)
 		}
 		r := Range{Offset: s.Offset + int64(skip)*s.BlockBytes, Length: int64(s.Blocks-skip) * s.BlockBytes}
 		if r.Length == 0 {
@@ -94,6 +89,38 @@ func TotalBytes(rs []Range) int64 {
 	var n int64
 	for _, r := range rs {
 		n += r.Length
+	}
+	return n
+}
+
+// Own gives the ranges of a payload that only this rank has: all but the sections
+// of groups of which a lower rank has the same heads. Over all ranks they are
+// each head once, and they are what travels.
+func (f *Fingerprint) Own(p Payload, rank int) []Range {
+	var out []Range
+	for _, s := range p.Sections {
+		if f.Primary(s.Group, rank) != rank {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].Offset+out[n-1].Length == s.Offset {
+			out[n-1].Length += s.Bytes()
+			continue
+		}
+		out = append(out, Range{Offset: s.Offset, Length: s.Bytes()})
+	}
+	return out
+}
+
+// WireBytes is what crosses the network for a prompt, over all ranks, when the
+// receiver holds the first fromToken tokens itself.
+func (f *Fingerprint) WireBytes(p Payload, fromToken int) int64 {
+	var n int64
+	for rank := range f.Ranks.Tensor {
+		for _, own := range f.Own(p, rank) {
+			for _, need := range f.Needed(p, fromToken) {
+				n += max(0, min(own.Offset+own.Length, need.Offset+need.Length)-max(own.Offset, need.Offset))
+			}
+		}
 	}
 	return n
 }

@@ -36,7 +36,7 @@ type engine struct {
 }
 
 func newEngine(reg api.Engine) *engine {
-	n := reg.Fingerprint.TensorSize
+	n := reg.Fingerprint.Ranks.Tensor
 	e := &engine{reg: reg, workers: make([]*session, n), arenas: make([]*arena.Arena, n), making: make([]bool, n), http: "not asked yet"}
 	e.budget = pacing.New(ingestLimit(reg), 0)
 	return e
@@ -50,7 +50,7 @@ func ingestLimit(reg api.Engine) int64 {
 }
 
 // ranks is the number of workers.
-func (e *engine) ranks() int { return e.reg.Fingerprint.TensorSize }
+func (e *engine) ranks() int { return e.reg.Fingerprint.Ranks.Tensor }
 
 // arenaBytes is the size of each rank's arena.
 func (e *engine) arenaBytes() int64 {
@@ -149,8 +149,8 @@ func checkEngine(r api.Engine) (attribute string, err error) {
 	switch {
 	case !slices.Contains([]string{"prefill", "decode", "both"}, r.EngineRole):
 		return "role", fmt.Errorf("role %q is none of prefill, decode, both", r.EngineRole)
-	case r.StagingBytes/int64(r.Fingerprint.TensorSize) < arena.PageSize:
-		return "staging_bytes", fmt.Errorf("staging_bytes %d gives less than %d to each of %d ranks", r.StagingBytes, arena.PageSize, r.Fingerprint.TensorSize)
+	case r.StagingBytes/int64(r.Fingerprint.Ranks.Tensor) < arena.PageSize:
+		return "staging_bytes", fmt.Errorf("staging_bytes %d gives less than %d to each of %d ranks", r.StagingBytes, arena.PageSize, r.Fingerprint.Ranks.Tensor)
 	case r.StagingBytes > 1<<50:
 		return "staging_bytes", fmt.Errorf("staging_bytes %d is more than any host has", r.StagingBytes)
 	case r.MaxInFlight < 0:

@@ -63,13 +63,13 @@ func (n *node) engine(name, role string, fp kvcache.Fingerprint) *fake {
 func (f *fake) start(n *node, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	h := enginesock.Hello{Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.TensorSize, Fingerprint: f.fp}
+	h := enginesock.Hello{Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.Ranks.Tensor, Fingerprint: f.fp}
 	path := filepath.Join(n.dir, EngineSocket)
 	f.sched = enginesock.NewScheduler(enginesock.Identity{Path: path, Hello: h}, nil, nil)
 	f.work = nil
 	sched := f.sched
 	wg.Go(func() { sched.Run(ctx) })
-	for rank := range f.fp.TensorSize {
+	for rank := range f.fp.Ranks.Tensor {
 		h.Session, h.Rank = enginesock.Worker, rank
 		w := enginesock.NewWorker(enginesock.Identity{Path: path, Hello: h}, nil)
 		f.work = append(f.work, w)

@@ -48,7 +48,7 @@ func (d *Daemon) flip(t *receiving) {
 	seed := h.Sum64()
 	for range 64 {
 		seed = seed*6364136223846793005 + 1442695040888963407
-		rank := int(seed>>33) % fp.TensorSize
+		rank := int(seed>>33) % fp.Ranks.Tensor
 		off, ok := usedByte(fp, tokens, seed)
 		if !ok {
 			continue
@@ -86,13 +86,13 @@ func usedByte(fp kvcache.Fingerprint, tokens int, seed uint64) (int64, bool) {
 		return 0, false
 	}
 	token := first + pick(tokens-1-first)
-	block, slot := token/fp.BlockSize-s.FirstBlock, token%fp.BlockSize
-	heads, size := fp.KVHeads/fp.TensorSize, 2*fp.HeadDim*fp.DType.Size()
-	in := (pick(heads)*fp.BlockSize + slot) * size
-	if fp.Layout == kvcache.LayoutLBNHC {
-		in = (slot*heads + pick(heads)) * size
+	block, slot := token/fp.Storage.BlockSize-s.FirstBlock, token%fp.Storage.BlockSize
+	part, dim := kvcache.Key, pick(g.KeyDim+g.ValueDim)
+	if dim >= g.KeyDim {
+		part, dim = kvcache.Value, dim-g.KeyDim
 	}
-	return s.Offset + int64(block)*s.BlockBytes + int64(pick(len(g.Layers)))*fp.PageBytes() + int64(in+pick(size)), true
+	in := fp.At(s.Group, pick(fp.RankHeads(s.Group)), slot, part, dim) + int64(pick(fp.Storage.DType.Size()))
+	return s.Offset + int64(block)*s.BlockBytes + int64(pick(len(g.Layers)))*fp.PageBytes(s.Group) + in, true
 }
 
 // views gives the memory of a payload range that is leased. Only for a range

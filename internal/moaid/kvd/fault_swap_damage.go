@@ -18,7 +18,7 @@ const reachEnv = "MOAI_KVD_FAULT_REACH"
 // number of tokens decides which, so that a run can be repeated.
 func (d *Daemon) swap(t *receiving) {
 	fp, tokens := t.engine.reg.Fingerprint, t.m.Tokens()
-	for rank := range fp.TensorSize {
+	for rank := range fp.Ranks.Tensor {
 		to, from, ok := swapped(fp, tokens, strings.Split(os.Getenv(reachEnv), ","))
 		if !ok {
 			d.log.Error("TEST BUILD: no page to replace", "transfer", t.id, "tokens", tokens)
@@ -58,9 +58,9 @@ func swapped(fp kvcache.Fingerprint, tokens int, reach []string) (to, from kvcac
 				continue
 			}
 			page := func(block int) kvcache.Range {
-				return kvcache.Range{Offset: s.Offset + int64(block)*s.BlockBytes + int64(i)*fp.PageBytes(), Length: fp.PageBytes()}
+				return kvcache.Range{Offset: s.Offset + int64(block)*s.BlockBytes + int64(i)*fp.PageBytes(s.Group), Length: fp.PageBytes(s.Group)}
 			}
-			read, full := (tokens-1-back)/fp.BlockSize-s.FirstBlock, tokens/fp.BlockSize-s.FirstBlock
+			read, full := (tokens-1-back)/fp.Storage.BlockSize-s.FirstBlock, tokens/fp.Storage.BlockSize-s.FirstBlock
 			if read < 0 || full < 1 || full == 1 && read == 0 {
 				return to, from, false
 			}

@@ -23,8 +23,10 @@ import (
 const patience = 10 * time.Second
 
 func testFingerprint() kvcache.Fingerprint {
-	return kvcache.Fingerprint{ModelHash: "m", Engine: "fake/0", DType: kvcache.BF16, Layout: kvcache.LayoutLBHNC, BlockSize: 16, KVHeads: 8, HeadDim: 64, TensorSize: 2,
-		Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0, 2, 4}}, {Kind: kvcache.GroupSliding, Window: 32, Layers: []int{1, 3, 5}}}}
+	return kvcache.Fingerprint{Version: kvcache.Version, Model: kvcache.Model{Config: "m", Weights: "m", Tokenizer: "m"}, Engine: kvcache.Engine{Family: "fake", Release: "1"},
+		Storage: kvcache.Storage{DType: kvcache.BF16, Scales: kvcache.Scales{Kind: kvcache.ScaleNone}, Order: kvcache.OrderLBHNC, Packing: kvcache.PackingPacked, BlockSize: 16, KernelBlock: 16},
+		Ranks:   kvcache.Ranks{Tensor: 2, Pipeline: 1},
+		Groups:  []kvcache.Group{{Kind: kvcache.GroupFull, Heads: 8, KeyDim: 64, ValueDim: 64, Layers: []int{0, 2, 4}}, {Kind: kvcache.GroupSliding, Heads: 8, KeyDim: 64, ValueDim: 64, Window: 32, Layers: []int{1, 3, 5}}}}
 }
 
 // node is a daemon under test and how to reach it.

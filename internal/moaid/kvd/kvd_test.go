@@ -311,7 +311,8 @@ func TestRefusals(t *testing.T) {
 	p, d := newNode(t, "p", nil), newNode(t, "d", nil)
 	link(t, p, d, api.EncryptionAEAD)
 	other := testFingerprint()
-	other.HeadDim = 128
+	other.Groups = append([]kvcache.Group(nil), other.Groups...)
+	other.Groups[0].KeyDim = 128
 	pe, de := p.engine("prefill", "prefill", other), d.engine("decode", "decode", testFingerprint())
 	id, hash := newID(), tokenHash(40, "a")
 	pe.prefill(id, 40, hash, true)

@@ -115,7 +115,8 @@ func TestDrainOutlivesAnotherFingerprint(t *testing.T) {
 	reg := registration(n, "e", "both", testFingerprint())
 	must[*api.EngineStatus](t, "engine")(n.c.PutEngine(t.Context(), reg))
 	must[*api.EngineStatus](t, "drain")(n.c.Drain(t.Context(), "e", true))
-	reg.Fingerprint.HeadDim = 128
+	reg.Fingerprint.Groups = append([]kvcache.Group(nil), reg.Fingerprint.Groups...)
+	reg.Fingerprint.Groups[0].KeyDim = 128
 	if st := must[*api.EngineStatus](t, "engine")(n.c.PutEngine(t.Context(), reg)); !st.Draining {
 		t.Error("it does not drain any more")
 	}

@@ -249,7 +249,7 @@ func (c *compatCache) check(prefill, decode kvcache.Fingerprint) error {
 	if c.m == nil || len(c.m) > 256 {
 		c.m = map[[2]string]error{}
 	}
-	err := kvcompat.Check(prefill, decode).Err()
+	err := kvcompat.Check(prefill, decode, kvcompat.Options{}).Err()
 	c.m[key] = err
 	return err
 }

@@ -43,7 +43,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Role: RoleBoth, Model: "moai/reciting", Seed: refmodel.DefaultSeed, ClaimSeed: refmodel.DefaultSeed,
-		BlockSize: refmodel.DefaultBlockSize, MaxBatchedTokens: 512, MaxSeqs: 64,
+		BlockSize: refmodel.DefaultFormat().BlockSize, MaxBatchedTokens: 512, MaxSeqs: 64,
 		TransferWait: 60 * time.Second, DownWait: 3 * time.Second,
 	}
 }
@@ -77,5 +77,7 @@ func (c *Config) Fingerprint() (kvcache.Fingerprint, error) {
 	if err != nil {
 		return kvcache.Fingerprint{}, err
 	}
-	return m.Fingerprint(c.ClaimSeed, c.BlockSize)
+	f := refmodel.DefaultFormat()
+	f.BlockSize = c.BlockSize
+	return m.Fingerprint(c.ClaimSeed, f)
 }

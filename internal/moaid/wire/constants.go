@@ -3,7 +3,7 @@ package wire
 // Numbers that the specification fixes. Changing one is a new ALPN.
 const (
 	// Version is the protocol version of HELLO and of stream openings.
-	Version = 0
+	Version = 1
 
 	// ALPNPeer asks for a peer's control session.
 	ALPNPeer = "moai-kv/1"

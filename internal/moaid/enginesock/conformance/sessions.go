@@ -19,7 +19,7 @@ func helloErrors(t *testing.T, e *env) {
 	}{
 		"version":        {func(h *enginesock.Hello) { h.Version = 99 }, enginesock.CodeVersion},
 		"unknown engine": {func(h *enginesock.Hello) { h.Engine = "nobody" }, enginesock.CodeUnknownEngine},
-		"fingerprint":    {func(h *enginesock.Hello) { h.Fingerprint.ModelHash = "other" }, enginesock.CodeFingerprint},
+		"fingerprint":    {func(h *enginesock.Hello) { h.Fingerprint.Model.Weights = "other" }, enginesock.CodeFingerprint},
 		"generation":     {func(h *enginesock.Hello) { h.Generation = "short" }, enginesock.CodeBadRequest},
 		"rank":           {func(h *enginesock.Hello) { h.Rank = 1 }, enginesock.CodeBadRequest},
 		"world":          {func(h *enginesock.Hello) { h.World = 2 }, enginesock.CodeBadRequest},

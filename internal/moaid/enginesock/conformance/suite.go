@@ -19,10 +19,10 @@ const within = 10 * time.Second
 // Fingerprint is of the small cache that the suite's engines have: two groups, a
 // page of 128 bytes.
 func Fingerprint() kvcache.Fingerprint {
-	return kvcache.Fingerprint{
-		ModelHash: "conformance", Engine: "conformance/0", DType: kvcache.BF16, Layout: kvcache.LayoutLBHNC,
-		BlockSize: 4, KVHeads: 1, HeadDim: 8, TensorSize: 1,
-		Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0, 2}}, {Kind: kvcache.GroupSliding, Window: 8, Layers: []int{1, 3}}},
+	return kvcache.Fingerprint{Version: kvcache.Version, Model: kvcache.Model{Config: "m", Weights: "m", Tokenizer: "m"}, Engine: kvcache.Engine{Family: "conformance", Release: "1"},
+		Storage: kvcache.Storage{DType: kvcache.BF16, Scales: kvcache.Scales{Kind: kvcache.ScaleNone}, Order: kvcache.OrderLBHNC, Packing: kvcache.PackingPacked, BlockSize: 4, KernelBlock: 4},
+		Ranks:   kvcache.Ranks{Tensor: 1, Pipeline: 1},
+		Groups:  []kvcache.Group{{Kind: kvcache.GroupFull, Heads: 1, KeyDim: 8, ValueDim: 8, Layers: []int{0, 2}}, {Kind: kvcache.GroupSliding, Heads: 1, KeyDim: 8, ValueDim: 8, Window: 8, Layers: []int{1, 3}}},
 	}
 }
 

@@ -45,8 +45,8 @@ type page struct {
 // pages lists a payload's pages in order.
 func pages(fp *kvcache.Fingerprint, pl kvcache.Payload) []page {
 	var out []page
-	size := fp.PageBytes()
 	for _, s := range pl.Sections {
+		size := fp.PageBytes(s.Group)
 		for b := range s.Blocks {
 			for slot := range fp.Groups[s.Group].Layers {
 				out = append(out, page{offset: s.Offset + int64(b)*s.BlockBytes + int64(slot)*size, group: s.Group, slot: slot, block: s.FirstBlock + b})

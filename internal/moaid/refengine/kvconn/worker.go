@@ -3,6 +3,7 @@ package kvconn
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
@@ -68,13 +69,16 @@ func (w *Worker) store(s sched.Store) error {
 			return err
 		}
 		for _, p := range pages(&w.fp, pl) {
-			end := min((p.block+1)*w.fp.BlockSize, s.Tokens)
+			end := min((p.block+1)*w.fp.Storage.BlockSize, s.Tokens)
 			if end <= s.From || end > s.To {
 				continue
 			}
 			src := w.cache.Page(p.slot, s.Blocks[p.group][p.block])
+			if used := s.Tokens - p.block*w.fp.Storage.BlockSize; used < w.fp.Storage.BlockSize {
+				src = slices.Clone(src)
+				w.fp.ClearFrom(src, p.group, used)
+			}
 			each(sp, p.offset, src, func(part []byte, at int64) { copy(mem[at:], part) })
-			w.clearUnused(mem, sp, p, s.Tokens)
 			ranges = appendRange(ranges, kvcache.Range{Offset: p.offset, Length: int64(len(src))})
 		}
 		return nil
@@ -85,21 +89,6 @@ func (w *Worker) store(s sched.Store) error {
 	w.met.TransferBytes.WithLabelValues("send").Add(float64(kvcache.TotalBytes(ranges)))
 	w.client.Stored(s.ID, ranges)
 	return nil
-}
-
-// clearUnused zeroes the slots of the last block that hold no token.
-func (w *Worker) clearUnused(mem []byte, sp []span, p page, tokens int) {
-	used := tokens - p.block*w.fp.BlockSize
-	if used >= w.fp.BlockSize {
-		return
-	}
-	heads := int64(w.fp.KVHeads / w.fp.TensorSize)
-	head := w.fp.PageBytes() / heads
-	slot := head / int64(w.fp.BlockSize)
-	zero := make([]byte, head-int64(used)*slot)
-	for h := range heads {
-		each(sp, p.offset+h*head+int64(used)*slot, zero, func(part []byte, at int64) { copy(mem[at:], part) })
-	}
 }
 
 // load copies a claimed payload to the request's blocks and reports it: to the

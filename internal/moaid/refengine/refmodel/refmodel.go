@@ -10,11 +10,11 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 )
 
-// EngineRelease is the fingerprint's engine field of the reference engine.
-const EngineRelease = "reference/0"
-
-// DefaultBlockSize is the tokens a block that an engine uses unless told otherwise.
-const DefaultBlockSize = 64
+// Family and Release are the fingerprint's engine field of the reference engine.
+const (
+	Family  = "reference"
+	Release = "1"
+)
 
 // DefaultSeed is the weights seed that an engine uses unless told otherwise.
 const DefaultSeed = 1
@@ -87,13 +87,23 @@ func Lookup(name string) (Model, error) {
 	return Model{}, fmt.Errorf("the reference engine has no model %q, only %v", name, Names())
 }
 
-// Hash identifies config, weight set and seed: hex sha256 of their canonical JSON.
-func (m Model) Hash(seed uint64) string {
-	b, err := json.Marshal(struct {
-		Config  Config  `json:"config"`
-		Weights Weights `json:"weights"`
-		Seed    uint64  `json:"seed"`
-	}{m.Config, m.Weights, seed})
+// Identity says what the model's KV is computed with. Weights are identified by
+// what they are made from: the config, the set and the seed.
+func (m Model) Identity(seed uint64) kvcache.Model {
+	return kvcache.Model{
+		Config: hash(m.Config),
+		Weights: hash(struct {
+			Config  Config  `json:"config"`
+			Weights Weights `json:"weights"`
+			Seed    uint64  `json:"seed"`
+		}{m.Config, m.Weights, seed}),
+		Tokenizer: hash("bytes, then BOS and EOS"),
+	}
+}
+
+// hash is hex sha256 of the canonical JSON of v.
+func hash(v any) string {
+	b, err := json.Marshal(v)
 	if err != nil { // numbers and strings always encode
 		panic(err)
 	}
@@ -101,25 +111,20 @@ func (m Model) Hash(seed uint64) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Fingerprint is the format of the model's KV cache on the reference engine,
-// which has one rank. blockSize is in tokens.
-func (m Model) Fingerprint(seed uint64, blockSize int) (kvcache.Fingerprint, error) {
-	f := kvcache.Fingerprint{
-		Version:    0,
-		ModelHash:  m.Hash(seed),
-		Engine:     EngineRelease,
-		DType:      kvcache.BF16,
-		Layout:     kvcache.LayoutLBHNC,
-		BlockSize:  blockSize,
-		KVHeads:    m.Config.KVHeads,
-		HeadDim:    m.Config.HeadDim,
-		Groups:     m.Config.Groups(),
-		TensorSize: 1,
+// Fingerprint is the model's KV cache as an engine with the given format has it.
+func (m Model) Fingerprint(seed uint64, f Format) (kvcache.Fingerprint, error) {
+	fp := kvcache.Fingerprint{
+		Version: kvcache.Version,
+		Model:   m.Identity(seed),
+		Engine:  kvcache.Engine{Family: Family, Release: Release},
+		Storage: f.storage(m, seed),
+		Groups:  m.Config.Groups(),
+		Ranks:   kvcache.Ranks{Tensor: f.Tensor, Pipeline: 1},
 	}
-	if err := f.Validate(); err != nil {
+	if err := fp.Validate(); err != nil {
 		return kvcache.Fingerprint{}, fmt.Errorf("model %s: %w", m.Name, err)
 	}
-	return f, nil
+	return fp, nil
 }
 
 // Groups gives the config's KV groups: the full layers first, then one group a window size.
@@ -132,7 +137,7 @@ func (c Config) Groups() []kvcache.Group {
 		}
 		i := slices.IndexFunc(*groups, func(g kvcache.Group) bool { return g.Window == w })
 		if i < 0 {
-			*groups = append(*groups, kvcache.Group{Kind: kind, Window: w})
+			*groups = append(*groups, kvcache.Group{Kind: kind, Window: w, Heads: c.KVHeads, KeyDim: c.HeadDim, ValueDim: c.HeadDim})
 			i = len(*groups) - 1
 		}
 		(*groups)[i].Layers = append((*groups)[i].Layers, l)

@@ -13,7 +13,7 @@ func mustPrint(t *testing.T, name string, seed uint64, block int) kvcache.Finger
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := m.Fingerprint(seed, block)
+	f, err := m.Fingerprint(seed, formatWith(block))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestPresetsAreConsistent(t *testing.T) {
 				t.Errorf("%s: layer %d cannot see %d back in a window of %d", name, l, lag, w)
 			}
 		}
-		f := mustPrint(t, name, DefaultSeed, DefaultBlockSize)
+		f := mustPrint(t, name, DefaultSeed, DefaultFormat().BlockSize)
 		if len(f.Groups) != 2 || f.Groups[0].Kind != kvcache.GroupFull || len(f.Groups[0].Layers) != len(f.Groups[1].Layers) {
 			t.Errorf("%s: groups %+v", name, f.Groups)
 		}
@@ -57,15 +57,15 @@ func TestLagIsTheSumOfTheLayers(t *testing.T) {
 
 func TestFingerprintsTellApartWhatMayNotMeet(t *testing.T) {
 	base := mustPrint(t, "moai/seeded", 1, 64)
-	if v := kvcompat.Check(base, mustPrint(t, "moai/seeded", 1, 64)); !v.Compatible {
+	if v := kvcompat.Check(base, mustPrint(t, "moai/seeded", 1, 64), kvcompat.Options{}); !v.Allowed() {
 		t.Errorf("equal engines: %v", v.Err())
 	}
 	for attr, other := range map[string]kvcache.Fingerprint{
-		"model_hash": mustPrint(t, "moai/seeded", 2, 64),
-		"block_size": mustPrint(t, "moai/seeded", 1, 32),
-		"head_dim":   mustPrint(t, "moai/seeded-wide", 1, 64),
+		"model":   mustPrint(t, "moai/seeded", 2, 64),
+		"storage": mustPrint(t, "moai/seeded", 1, 32),
+		"groups":  mustPrint(t, "moai/seeded-wide", 1, 64),
 	} {
-		v := kvcompat.Check(base, other)
+		v := kvcompat.Check(base, other, kvcompat.Options{})
 		found := false
 		for _, r := range v.Reasons {
 			found = found || r.Attribute == attr
@@ -74,7 +74,7 @@ func TestFingerprintsTellApartWhatMayNotMeet(t *testing.T) {
 			t.Errorf("%s: %+v", attr, v)
 		}
 	}
-	if v := kvcompat.Check(base, mustPrint(t, "moai/reciting", 1, 64)); v.Compatible {
+	if v := kvcompat.Check(base, mustPrint(t, "moai/reciting", 1, 64), kvcompat.Options{}); v.Allowed() {
 		t.Error("seeded and reciting weights may meet")
 	}
 }
@@ -91,4 +91,10 @@ func TestLookupNamesWhatExists(t *testing.T) {
 	if again, err := Lookup("moai/reciting"); err != nil || again.Config.Lags[0] == 1 {
 		t.Error("a caller can change the presets")
 	}
+}
+
+func formatWith(block int) Format {
+	f := DefaultFormat()
+	f.BlockSize = block
+	return f
 }

@@ -45,7 +45,7 @@ func newTables(fp *kvcache.Fingerprint) tables {
 func (t *tables) missing(tokens int) int {
 	n := 0
 	for g := range t.blocks {
-		n += max(0, blocksOf(tokens, t.fp.BlockSize)-len(t.blocks[g]))
+		n += max(0, blocksOf(tokens, t.fp.Storage.BlockSize)-len(t.blocks[g]))
 	}
 	return n
 }
@@ -53,7 +53,7 @@ func (t *tables) missing(tokens int) int {
 // grow takes the missing blocks; the pool has enough.
 func (t *tables) grow(p *pool, tokens int) {
 	for g := range t.blocks {
-		for len(t.blocks[g]) < blocksOf(tokens, t.fp.BlockSize) {
+		for len(t.blocks[g]) < blocksOf(tokens, t.fp.Storage.BlockSize) {
 			t.blocks[g] = append(t.blocks[g], p.take())
 		}
 	}
@@ -89,7 +89,7 @@ func (t *tables) slide(p *pool, next int) {
 			continue
 		}
 		for b, id := range t.blocks[g] {
-			if (b+1)*t.fp.BlockSize > next-group.Window+1 {
+			if (b+1)*t.fp.Storage.BlockSize > next-group.Window+1 {
 				break
 			}
 			if id != noBlock {
@@ -131,9 +131,9 @@ func blocksOf(tokens, size int) int { return (tokens + size - 1) / size }
 func mostBlocks(fp *kvcache.Fingerprint, tokens, chunk int) int {
 	n := 0
 	for _, g := range fp.Groups {
-		all := blocksOf(tokens, fp.BlockSize)
+		all := blocksOf(tokens, fp.Storage.BlockSize)
 		if g.Kind == kvcache.GroupSliding {
-			all = min(all, blocksOf(g.Window+chunk, fp.BlockSize)+1)
+			all = min(all, blocksOf(g.Window+chunk, fp.Storage.BlockSize)+1)
 		}
 		n += all
 	}

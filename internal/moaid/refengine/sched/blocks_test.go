@@ -14,7 +14,7 @@ func fingerprint(t *rapid.T) kvcache.Fingerprint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := m.Fingerprint(1, rapid.SampledFrom([]int{1, 7, 16, 64, 200}).Draw(t, "block"))
+	f, err := m.Fingerprint(1, formatWith(rapid.SampledFrom([]int{1, 7, 16, 64, 200}).Draw(t, "block")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func check(t *rapid.T, fp *kvcache.Fingerprint, p *pool, live []tables, computed
 			for b, id := range s.blocks[g] {
 				if id == noBlock {
 					first := max(0, computed[i]-group.Window+1)
-					if group.Kind == kvcache.GroupFull || (b+1)*fp.BlockSize > first {
+					if group.Kind == kvcache.GroupFull || (b+1)*fp.Storage.BlockSize > first {
 						t.Fatalf("block %d of group %d is gone at %d tokens", b, g, computed[i])
 					}
 					continue
@@ -109,4 +109,10 @@ func TestOneRequestNeverHoldsMoreThanAnnounced(t *testing.T) {
 			s.slide(p, at)
 		}
 	})
+}
+
+func formatWith(block int) refmodel.Format {
+	f := refmodel.DefaultFormat()
+	f.BlockSize = block
+	return f
 }

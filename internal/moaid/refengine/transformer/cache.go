@@ -27,10 +27,10 @@ func NewCache(fp kvcache.Fingerprint, blocks int) (*Cache, error) {
 	if err := fp.Validate(); err != nil {
 		return nil, err
 	}
-	if fp.Layout != kvcache.LayoutLBHNC || fp.DType != kvcache.BF16 || fp.TensorSize != 1 {
-		return nil, fmt.Errorf("the reference engine keeps bf16 pages of layout LBHNC on one rank, not %s, %s, %d", fp.DType, fp.Layout, fp.TensorSize)
+	if fp.Storage.Order != kvcache.OrderLBHNC || fp.Storage.DType != kvcache.BF16 || fp.Ranks.Tensor != 1 {
+		return nil, fmt.Errorf("the reference engine keeps bf16 pages of order LBHNC on one rank, not %s, %s, %d", fp.Storage.DType, fp.Storage.Order, fp.Ranks.Tensor)
 	}
-	c := &Cache{fp: fp, blocks: blocks, page: int(fp.PageBytes())}
+	c := &Cache{fp: fp, blocks: blocks, page: int(fp.PageBytes(0))}
 	for g, group := range fp.Groups {
 		c.slots = max(c.slots, len(group.Layers))
 		for slot, layer := range group.Layers {
@@ -57,10 +57,10 @@ func (c *Cache) Page(slot, block int) []byte {
 // write rounds and stores the keys and values of one token of one layer.
 func (c *Cache) write(layer int, tables [][]int, pos int, k, v []float32) {
 	w := c.where[layer]
-	page := c.Page(w.slot, tables[w.group][pos/c.fp.BlockSize])
-	dim := c.fp.HeadDim
-	for h := range c.fp.KVHeads {
-		at := (h*c.fp.BlockSize + pos%c.fp.BlockSize) * 4 * dim
+	page := c.Page(w.slot, tables[w.group][pos/c.fp.Storage.BlockSize])
+	dim := c.fp.Groups[w.group].KeyDim
+	for h := range c.fp.Groups[w.group].Heads {
+		at := (h*c.fp.Storage.BlockSize + pos%c.fp.Storage.BlockSize) * 4 * dim
 		for i, x := range k[h*dim : (h+1)*dim] {
 			binary.LittleEndian.PutUint16(page[at+2*i:], kernel.ToBF16(x))
 		}
@@ -75,7 +75,7 @@ func (c *Cache) write(layer int, tables [][]int, pos int, k, v []float32) {
 // is blocked as kernel.Attend wants it, with stride last-first.
 func (c *Cache) gather(layer int, tables [][]int, head, first, last int, keys, values []float32) {
 	w := c.where[layer]
-	dim, bs, n := c.fp.HeadDim, c.fp.BlockSize, last-first
+	dim, bs, n := c.fp.Groups[w.group].KeyDim, c.fp.Storage.BlockSize, last-first
 	for pos := first; pos < last; {
 		page := c.Page(w.slot, tables[w.group][pos/bs])
 		end := min(last, (pos/bs+1)*bs)

@@ -51,7 +51,7 @@ func rigOf(t failer, model refmodel.Model, seed uint64) *rig {
 }
 
 func (r *rig) cache(block, blocks int) *Cache {
-	fp, err := r.model.Fingerprint(1, block)
+	fp, err := r.model.Fingerprint(1, formatWith(block))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -232,4 +232,10 @@ func TestSeedsDiffer(t *testing.T) {
 			t.Errorf("%s: the seed changes nothing", name)
 		}
 	}
+}
+
+func formatWith(block int) refmodel.Format {
+	f := refmodel.DefaultFormat()
+	f.BlockSize = block
+	return f
 }

@@ -71,8 +71,10 @@ func daemon(t *testing.T, enc api.Encryption, mode wire.Encryption) conformance.
 	ok[*api.LinkStatus](t)(c.PutLink(t.Context(), api.Link{Name: "client", Peer: "client", PeerKey: key, Addresses: []string{"127.0.0.1:9"}, Transport: "tcp", Encryption: enc, Streams: 1}))
 	gateway := ok[transport.Identity](t)(transport.NewIdentity())
 	ok[*api.Trust](t)(c.PutTrust(t.Context(), api.Trust{Name: "gateway", PublicKey: transport.KeyString(gateway.Public()), Role: api.RoleGateway}))
-	fp := kvcache.Fingerprint{ModelHash: "m", Engine: "fake/0", DType: kvcache.BF16, Layout: kvcache.LayoutLBHNC, BlockSize: 16, KVHeads: 8, HeadDim: 64, TensorSize: 1,
-		Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0, 1}}}}
+	fp := kvcache.Fingerprint{Version: kvcache.Version, Model: kvcache.Model{Config: "m", Weights: "m", Tokenizer: "m"}, Engine: kvcache.Engine{Family: "fake", Release: "1"},
+		Storage: kvcache.Storage{DType: kvcache.BF16, Scales: kvcache.Scales{Kind: kvcache.ScaleNone}, Order: kvcache.OrderLBHNC, Packing: kvcache.PackingPacked, BlockSize: 16, KernelBlock: 16},
+		Ranks:   kvcache.Ranks{Tensor: 1, Pipeline: 1},
+		Groups:  []kvcache.Group{{Kind: kvcache.GroupFull, Heads: 8, KeyDim: 64, ValueDim: 64, Layers: []int{0, 1}}}}
 	for _, name := range []string{"prefill", "decode"} {
 		ok[*api.EngineStatus](t)(c.PutEngine(t.Context(), api.Engine{Name: name, UID: os.Getuid(), HTTPSocket: filepath.Join(dir, name), EngineRole: name,
 			Fingerprint: fp, StagingBytes: 32 << 20, MaxInFlight: 1 << 20, OnTransferFailure: "recompute"}))

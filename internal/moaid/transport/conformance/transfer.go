@@ -109,7 +109,7 @@ func transfers(t *testing.T, g *Target) {
 			e := g.engine(t, g.Engines.Decode)
 			s, st := g.peer(t)
 			p := g.prompt(t)
-			gr := s.granted(e, p, g.Engines.Fingerprint.BlockSize)
+			gr := s.granted(e, p, g.Engines.Fingerprint.Storage.BlockSize)
 			st.write(st.seal(wire.ChunkHeader{Kind: wire.KindKV, ID: p.id, Offset: offset(gr)}, []byte("x")))
 			s.ends(wire.CodeProtocol)
 		})
