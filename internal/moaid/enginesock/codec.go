@@ -1,10 +1,12 @@
 package enginesock
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -35,10 +37,32 @@ func EncodeRequest(r Request, seq int64) ([]byte, error) {
 	return encode(r)
 }
 
-// EncodeReply gives the packet of r.
+// EncodeReply gives the packet of r. A rank with nothing has an empty list in it,
+// never null.
 func EncodeReply(r Reply) ([]byte, error) {
 	r.setType()
+	switch m := r.(type) {
+	case *OK:
+		m.RankRanges, m.Extents = withoutNil(m.RankRanges), withoutNil(m.Extents)
+	case *VerdictEvent:
+		m.Extents = withoutNil(m.Extents)
+	}
 	return encode(r)
+}
+
+func withoutNil[T any](lists [][]T) [][]T {
+	for i, l := range lists {
+		if l == nil {
+			lists = slices.Clone(lists)
+			for ; i < len(lists); i++ {
+				if lists[i] == nil {
+					lists[i] = []T{}
+				}
+			}
+			return lists
+		}
+	}
+	return lists
 }
 
 func encode(v any) ([]byte, error) {
@@ -69,10 +93,32 @@ func DecodeRequest(b []byte) (Request, error) {
 	if err := json.Unmarshal(b, r); err != nil {
 		return nil, &Refused{Seq: h.Seq, Code: CodeBadRequest, Message: fmt.Sprintf("%s: %v", h.T, err)}
 	}
+	if h.T == TypeHello {
+		if err := knownFingerprint(b); err != nil {
+			return nil, &Refused{Seq: h.Seq, Code: CodeFingerprint, Message: fmt.Sprintf("%s: %v", h.T, err)}
+		}
+	}
 	if err := Check(r); err != nil {
 		return nil, &Refused{Seq: h.Seq, Code: CodeBadRequest, Message: fmt.Sprintf("%s: %v", h.T, err)}
 	}
 	return r, nil
+}
+
+// knownFingerprint refuses what else is ignored, a field that is not known: in a
+// fingerprint it may change what the bytes mean.
+func knownFingerprint(hello []byte) error {
+	var h struct {
+		Fingerprint json.RawMessage `json:"fingerprint"`
+	}
+	if err := json.Unmarshal(hello, &h); err != nil || len(h.Fingerprint) == 0 {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(h.Fingerprint))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&kvcache.Fingerprint{}); err != nil {
+		return fmt.Errorf("fingerprint: %w", err)
+	}
+	return nil
 }
 
 // DecodeReply reads a daemon's packet. A type that is not known gives nil and no
@@ -173,8 +219,12 @@ func Check(r Request) error {
 			return errors.New("generation is not 32 hex digits")
 		case m.Session != Scheduler && m.Session != Worker:
 			return fmt.Errorf("session %q is neither scheduler nor worker", clip(string(m.Session)))
-		case m.World < 1 || m.World > 64 || m.Rank < 0 || m.Rank >= m.World:
+		case m.World < 1 || m.World > MaxWorld || m.Rank < 0 || m.Rank >= m.World:
 			return fmt.Errorf("rank %d of world %d does not exist", m.Rank, m.World)
+		case m.Session == Scheduler && m.Rank != 0:
+			return fmt.Errorf("a scheduler has rank 0, not %d", m.Rank)
+		case m.DataSize < 0 || m.DataSize > MaxReplicas || m.DataRank < 0 || m.DataRank >= m.Replicas():
+			return fmt.Errorf("data_rank %d of data_size %d does not exist", m.DataRank, m.DataSize)
 		}
 	case *Adopt:
 		if m.Arena == "" || m.Bytes < 1 {

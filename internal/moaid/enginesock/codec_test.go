@@ -16,7 +16,7 @@ const (
 
 func sampleRequests() []Request {
 	return []Request{
-		&Hello{Engine: "prefill-0", Generation: testID, Session: Worker, Rank: 1, World: 2, Fingerprint: kvcache.Fingerprint{Model: kvcache.Model{Config: "x"}, Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0}}}}},
+		&Hello{Engine: "prefill-0", Generation: testID, Session: Worker, Rank: 1, World: 2, DataRank: 1, DataSize: 3, Fingerprint: kvcache.Fingerprint{Model: kvcache.Model{Config: "x"}, Groups: []kvcache.Group{{Kind: kvcache.GroupFull, Layers: []int{0}}}}},
 		&Ping{}, &Arena{},
 		&Adopt{Arena: "a", Bytes: 4096},
 		&Reserve{ID: testID, Tokens: 7, Target: &Endpoint{Node: "n", Engine: "e"}},
@@ -34,11 +34,45 @@ func sampleReplies() []Reply {
 	return []Reply{
 		&OK{Seq: 3, LeaseMillis: 10000, MaxWaiting: 4},
 		&OK{Seq: 4, ClaimState: ClaimState{Verdict: Ready, FromToken: 2, Ranges: []kvcache.Range{{Length: 9}}, Extents: [][]Extent{{{Offset: 1, Length: 9}}}}},
+		&OK{Seq: 4, DeadlineMillis: 60000, RankRanges: [][]kvcache.Range{{{Length: 4}, {Offset: 8, Length: 5}}, {}}, ClaimState: ClaimState{Extents: [][]Extent{{{Offset: 1, Length: 9}}, {}}}},
 		&Error{Seq: 5, Code: CodeNoRoom, Message: "full", Retry: true},
 		&Room{},
 		&Released{ID: testID, Outcome: Committed},
 		&VerdictEvent{ID: testID, ClaimState: ClaimState{Verdict: Failed, Code: FailTokenHash, Reason: "other prompt"}},
 		&Closed{ID: testID, Outcome: Aborted},
+	}
+}
+
+// helloJSON is a worker's hello with more fields.
+func helloJSON(fields string) string {
+	return `{"t":"hello","seq":1,"engine":"e","generation":"` + testID + `","session":"worker",` + fields + `}`
+}
+
+func TestHelloOfOneReplica(t *testing.T) {
+	for _, fields := range []string{`"rank":0,"world":1`, `"rank":0,"world":1,"data_rank":0,"data_size":0`, `"rank":0,"world":1,"data_rank":0,"data_size":1`} {
+		r, err := DecodeRequest([]byte(helloJSON(fields)))
+		if h, is := r.(*Hello); err != nil || !is || h.Replicas() != 1 || h.DataRank != 0 {
+			t.Errorf("%s: %+v, %v", fields, r, err)
+		}
+	}
+	h := `{"t":"hello","seq":1,"engine":"e","generation":"` + testID + `","session":"scheduler","rank":1,"world":2}`
+	if _, err := DecodeRequest([]byte(h)); err == nil {
+		t.Error("a scheduler of rank 1 was accepted")
+	}
+}
+
+func TestRanksWithNothingHaveEmptyLists(t *testing.T) {
+	nothing := [][]kvcache.Range{nil, {{Length: 4}}, nil}
+	b, err := EncodeReply(&OK{Seq: 1, RankRanges: nothing, ClaimState: ClaimState{Extents: [][]Extent{nil, nil}}})
+	if err != nil || strings.Contains(string(b), "null") || !strings.Contains(string(b), `"rank_ranges":[[],[{"offset":0,"length":4}],[]]`) || !strings.Contains(string(b), `"extents":[[],[]]`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if nothing[0] != nil {
+		t.Error("the caller's list was changed")
+	}
+	b, err = EncodeReply(&VerdictEvent{ID: testID, ClaimState: ClaimState{Verdict: Ready, Extents: [][]Extent{nil}}})
+	if err != nil || !strings.Contains(string(b), `"extents":[[]]`) {
+		t.Errorf("%s, %v", b, err)
 	}
 }
 
@@ -86,6 +120,14 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		"no tokens":     {`{"t":"reserve","seq":1,"id":"` + testID + `"}`, CodeBadRequest},
 		"from beyond":   {`{"t":"claim","seq":1,"id":"` + testID + `","tokens":3,"from_token":4,"token_hash":"` + testHash + `"}`, CodeBadRequest},
 		"rank of world": {`{"t":"hello","seq":1,"engine":"e","generation":"` + testID + `","session":"worker","rank":2,"world":2}`, CodeBadRequest},
+		"data rank":     {helloJSON(`"rank":0,"world":1,"data_rank":2,"data_size":2`), CodeBadRequest},
+		"data rank < 0": {helloJSON(`"rank":0,"world":1,"data_rank":-1,"data_size":2`), CodeBadRequest},
+		"no data size":  {helloJSON(`"rank":0,"world":1,"data_rank":1`), CodeBadRequest},
+		"data size":     {helloJSON(`"rank":0,"world":1,"data_rank":0,"data_size":65`), CodeBadRequest},
+		"data size < 0": {helloJSON(`"rank":0,"world":1,"data_rank":0,"data_size":-1`), CodeBadRequest},
+		"big world":     {helloJSON(`"rank":0,"world":65`), CodeBadRequest},
+		"fingerprint":   {helloJSON(`"rank":0,"world":1,"fingerprint":{"version":1,"twist":true}`), CodeFingerprint},
+		"in a group":    {helloJSON(`"rank":0,"world":1,"fingerprint":{"version":1,"groups":[{"kind":"full","twist":1}]}`), CodeFingerprint},
 		"range wraps":   {`{"t":"stored","seq":1,"id":"` + testID + `","ranges":[{"offset":9223372036854775807,"length":1}]}`, CodeBadRequest},
 	} {
 		_, err := DecodeRequest([]byte(c.in))

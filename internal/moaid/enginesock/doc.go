@@ -1,4 +1,4 @@
-// Package enginesock is the engine socket, version 0: how the KV connector
+// Package enginesock is the engine socket, version 1: how the KV connector
 // inside an engine talks to the KV daemon of its host. The protocol itself is
 // docs/protocols/engine-socket.md.
 //

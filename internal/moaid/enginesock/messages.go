@@ -14,7 +14,8 @@ const MaxPacket = 65536
 // SessionKind says which part of an engine a session belongs to.
 type SessionKind string
 
-// Kinds of sessions. An engine has one scheduler and a worker a rank.
+// Kinds of sessions. Each data-parallel replica of an engine has one scheduler
+// and a worker a tensor-parallel rank.
 const (
 	Scheduler SessionKind = "scheduler"
 	Worker    SessionKind = "worker"
@@ -118,14 +119,26 @@ func (h *Head) setSeq(n int64) { h.Seq = n }
 // Hello opens a session.
 type Hello struct {
 	Head
-	Version     int                 `json:"version"`
-	Engine      string              `json:"engine"`
-	Generation  string              `json:"generation"` // 32 hex digits, new at each start of the engine
-	Session     SessionKind         `json:"session"`
-	Rank        int                 `json:"rank"`
-	World       int                 `json:"world"`
+	Version    int         `json:"version"`
+	Engine     string      `json:"engine"`
+	Generation string      `json:"generation"` // 32 hex digits, new at each start of the replica
+	Session    SessionKind `json:"session"`
+	Rank       int         `json:"rank"`  // tensor-parallel rank; 0 for the scheduler
+	World      int         `json:"world"` // tensor-parallel size
+	// DataRank is the replica that the session belongs to, of DataSize; see [Hello.Replicas].
+	DataRank    int                 `json:"data_rank"`
+	DataSize    int                 `json:"data_size"`
 	Fingerprint kvcache.Fingerprint `json:"fingerprint"`
 }
+
+// Bounds of what Hello may carry.
+const (
+	MaxWorld    = 64 // tensor-parallel ranks of a replica
+	MaxReplicas = 64 // data-parallel replicas of an engine
+)
+
+// Replicas is the number of data-parallel replicas: an engine that says none has one.
+func (h *Hello) Replicas() int { return max(1, h.DataSize) }
 
 // Ping says that the client is alive.
 type Ping struct{ Head }
@@ -163,7 +176,8 @@ type Withdraw struct {
 	Reason string `json:"reason"`
 }
 
-// Stored says that payload bytes of this rank are in the arena. Cumulative.
+// Stored says that payload bytes of this rank are in the arena. Cumulative. Only
+// the rank's own ranges count, which the answer to Reserve names.
 type Stored struct {
 	Head
 	ID     string          `json:"id"`
@@ -194,7 +208,7 @@ type Loaded struct {
 	OK bool   `json:"ok"`
 }
 
-// Stats is load feedback of the scheduler.
+// Stats is load feedback of a replica's scheduler, of the replica alone.
 type Stats struct {
 	Head
 	Waiting       int   `json:"waiting"`

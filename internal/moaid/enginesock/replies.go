@@ -32,6 +32,12 @@ type OK struct {
 
 	DeadlineMillis int64 `json:"deadline_ms,omitempty"` // reserve: time until the offer must be made
 
+	// RankRanges is of reserve: for each rank the payload ranges that this rank
+	// alone stores ([kvcache.Fingerprint.Own]); their concatenation lies in the
+	// rank's list of Extents. Both are empty for a rank that has only what a lower
+	// rank has too.
+	RankRanges [][]kvcache.Range `json:"rank_ranges,omitempty"`
+
 	ClaimState // claim; Extents also of reserve
 }
 
@@ -39,8 +45,8 @@ type OK struct {
 type ClaimState struct {
 	Verdict   Verdict         `json:"verdict,omitempty"`
 	FromToken int             `json:"from_token,omitempty"`
-	Ranges    []kvcache.Range `json:"ranges,omitempty"`  // of the payload; their concatenation lies in the extents
-	Extents   [][]Extent      `json:"extents,omitempty"` // a list a rank
+	Ranges    []kvcache.Range `json:"ranges,omitempty"`  // of the payload, the same of every rank; their concatenation lies in the rank's extents
+	Extents   [][]Extent      `json:"extents,omitempty"` // a list a rank of the replica
 	Code      FailureCode     `json:"code,omitempty"`    // of a failed verdict
 	Reason    string          `json:"reason,omitempty"`
 }

@@ -7,14 +7,17 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 )
 
 // Sending is what a scheduler knows of an id that it sends.
 type Sending struct {
-	Extents [][]Extent // a list a rank; nil until pages are reserved
-	NoRoom  bool       // waits for room
-	Err     error      // the daemon refused; final
-	Ended   *Released  // the id has ended
+	Extents [][]Extent        // a list a rank; nil until pages are reserved
+	Ranges  [][]kvcache.Range // a list a rank: what this rank stores of the payload, in its extents; may be empty
+	NoRoom  bool              // waits for room
+	Err     error             // the daemon refused; final
+	Ended   *Released         // the id has ended
 
 	// Instance of the daemon that leased the extents. Nothing may be written to
 	// them by a worker whose arena another instance has.
@@ -95,7 +98,7 @@ func (c *SchedulerClient) sendReserve(id string) {
 			var refused *Error
 			switch {
 			case err == nil:
-				t.Extents, t.Instance = ok.Extents, c.s.instanceNow()
+				t.Extents, t.Ranges, t.Instance = ok.Extents, ok.RankRanges, c.s.instanceNow()
 			case errors.Is(err, ErrDown):
 			case errors.As(err, &refused) && refused.Code == CodeNoRoom:
 				t.NoRoom = true
