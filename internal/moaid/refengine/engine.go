@@ -48,11 +48,11 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := transformer.New(preset, cfg.Seed)
+	model, err := transformer.New(preset, cfg.Seed, 0, 1)
 	if err != nil {
 		return nil, err
 	}
-	cache, err := transformer.NewCache(fp, cfg.Blocks)
+	cache, err := model.NewCache(fp, cfg.Blocks)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ func BenchmarkStepAt4096(b *testing.B) {
 	r := newRig(b, "moai/seeded", 1)
 	c, tab := r.cache(64, 140), tables(0, 70)
 	for at := 0; at < 4096; at += 512 {
-		r.m.Forward(c, []Chunk{{Tokens: prompt(2, 512), Start: at, Tables: tab}})
+		r.forward(c, []Chunk{{Tokens: prompt(2, 512), Start: at, Tables: tab}})
 	}
 	for b.Loop() {
-		r.m.Forward(c, []Chunk{{Tokens: []int{7}, Start: 4096, Tables: tab, Logits: true}})
+		r.forward(c, []Chunk{{Tokens: []int{7}, Start: 4096, Tables: tab, Logits: true}})
 	}
 }

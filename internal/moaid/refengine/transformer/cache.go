@@ -22,8 +22,9 @@ type Cache struct {
 
 type place struct{ group, slot int }
 
-// NewCache makes memory for blocks blocks.
-func NewCache(fp kvcache.Fingerprint, blocks int) (*Cache, error) {
+// NewCache makes memory for blocks blocks of the model's rank. Factors of elements are
+// those of the model's weights, whatever weights the fingerprint claims.
+func (m *Model) NewCache(fp kvcache.Fingerprint, blocks int) (*Cache, error) {
 	if err := fp.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,18 @@ func (c *Cache) Fingerprint() kvcache.Fingerprint { return c.fp }
 func (c *Cache) Page(slot, block int) []byte {
 	at := (slot*c.blocks + block) * c.page
 	return c.data[at : at+c.page : at+c.page]
+}
+
+// ReadPage copies one layer's page of a block to dst in the form that a payload has,
+// of PageBytes bytes. slot is the layer's index in its group. Pages of different blocks
+// may be read and written at the same time.
+func (c *Cache) ReadPage(group, slot, block int, dst []byte) {
+	copy(dst, c.Page(slot, block))
+}
+
+// WritePage is the reverse of ReadPage.
+func (c *Cache) WritePage(group, slot, block int, src []byte) {
+	copy(c.Page(slot, block), src)
 }
 
 // write rounds and stores the keys and values of one token of one layer.

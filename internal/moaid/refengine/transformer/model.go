@@ -17,8 +17,11 @@ type Model struct {
 	workers []*scratch
 }
 
-// New builds the model's weights from seed.
-func New(m refmodel.Model, seed uint64) (*Model, error) {
+// New builds the weights of one of size tensor-parallel ranks from seed.
+func New(m refmodel.Model, seed uint64, rank, size int) (*Model, error) {
+	if rank != 0 || size != 1 {
+		return nil, fmt.Errorf("model %s: rank %d of %d", m.Name, rank, size)
+	}
 	w, err := buildWeights(m, seed)
 	if err != nil {
 		return nil, fmt.Errorf("build weights: %w", err)
@@ -39,10 +42,11 @@ type Chunk struct {
 	Logits bool    // whether logits after the last token are wanted
 }
 
-// Forward computes the chunks and stores their keys and values. It returns
-// logits by chunk, nil where none were wanted. Chunks must be of different
-// sequences.
-func (m *Model) Forward(cache *Cache, chunks []Chunk) [][]float32 {
+// Forward computes the chunks and stores this rank's keys and values of them. Rank 0
+// returns logits by chunk, nil where none were wanted; other ranks return no logits at
+// all. Chunks must be of different sequences, and the same on all ranks. An error is g's;
+// what the cache holds of the chunks' tokens is then undefined.
+func (m *Model) Forward(cache *Cache, chunks []Chunk, g Gather) ([][]float32, error) {
 	c := m.cfg
 	n := 0
 	var rows []rowOf
@@ -79,7 +83,7 @@ func (m *Model) Forward(cache *Cache, chunks []Chunk) [][]float32 {
 		out[i] = make([]float32, c.Vocab)
 		kernel.MatMul(out[i], m.w.head, normed, 1, c.Vocab, c.Hidden)
 	}
-	return out
+	return out, nil
 }
 
 type rowOf struct{ chunk, pos int }

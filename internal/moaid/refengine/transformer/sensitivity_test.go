@@ -9,7 +9,7 @@ import (
 func (r *rig) decode(c *Cache, tab [][]int, p []int, steps int) (tokens []int, logits [][]float32) {
 	next := p[len(p)-1]
 	for i := range steps {
-		lo := r.m.Forward(c, []Chunk{{Tokens: []int{next}, Start: len(p) - 1 + i, Tables: tab, Logits: true}})[0]
+		lo := r.forward(c, []Chunk{{Tokens: []int{next}, Start: len(p) - 1 + i, Tables: tab, Logits: true}})[0]
 		next = argmax(lo)
 		tokens, logits = append(tokens, next), append(logits, lo)
 	}
@@ -18,7 +18,7 @@ func (r *rig) decode(c *Cache, tab [][]int, p []int, steps int) (tokens []int, l
 
 func (r *rig) prefill(p []int, block, per int) (*Cache, [][]int) {
 	c, tab := r.cache(block, 2*per), tables(0, per)
-	r.m.Forward(c, []Chunk{{Tokens: p, Tables: tab}})
+	r.forward(c, []Chunk{{Tokens: p, Tables: tab}})
 	return c, tab
 }
 

@@ -43,7 +43,7 @@ var small = refmodel.Model{Name: "small", Weights: refmodel.Seeded, Config: refm
 
 func rigOf(t failer, model refmodel.Model, seed uint64) *rig {
 	t.Helper()
-	m, err := New(model, seed)
+	m, err := New(model, seed, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (r *rig) cache(block, blocks int) *Cache {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c, err := NewCache(fp, blocks)
+	c, err := r.m.NewCache(fp, blocks)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -69,6 +69,14 @@ func tables(first, perGroup int) [][]int {
 		for i := range perGroup {
 			out[g] = append(out[g], first+g*perGroup+i)
 		}
+	}
+	return out
+}
+
+func (r *rig) forward(c *Cache, chunks []Chunk) [][]float32 {
+	out, err := r.m.Forward(c, chunks, Alone)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return out
 }
@@ -98,13 +106,13 @@ func (r *rig) run(p []int, chunk, block, steps int) (tokens []int, logits [][]fl
 	c, tab := r.cache(block, 2*per), tables(0, per)
 	for at := 0; at < len(p); at += chunk {
 		end := min(len(p), at+chunk)
-		if lo := r.m.Forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: end == len(p)}}); end == len(p) {
+		if lo := r.forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: end == len(p)}}); end == len(p) {
 			logits = append(logits, lo[0])
 		}
 	}
 	tokens = append(tokens, argmax(logits[0]))
 	for len(tokens) < steps {
-		lo := r.m.Forward(c, []Chunk{{Tokens: tokens[len(tokens)-1:], Start: len(p) + len(tokens) - 1, Tables: tab, Logits: true}})
+		lo := r.forward(c, []Chunk{{Tokens: tokens[len(tokens)-1:], Start: len(p) + len(tokens) - 1, Tables: tab, Logits: true}})
 		logits = append(logits, lo[0])
 		tokens = append(tokens, argmax(lo[0]))
 	}
@@ -158,11 +166,11 @@ func TestBatchingDoesNotChangeABit(t *testing.T) {
 			split := rapid.IntRange(0, len(p)-1).Draw(t, "split")
 			tab := tables(2*per*i, per)
 			if split > 0 {
-				r.m.Forward(shared, []Chunk{{Tokens: p[:split], Tables: tab}})
+				r.forward(shared, []Chunk{{Tokens: p[:split], Tables: tab}})
 			}
 			batch = append(batch, Chunk{Tokens: p[split:], Start: split, Tables: tab, Logits: true})
 		}
-		for i, lo := range r.m.Forward(shared, batch) {
+		for i, lo := range r.forward(shared, batch) {
 			if !equalBits(lo, want[i]) {
 				t.Fatalf("sequence %d of %d differs from running alone", i, n)
 			}
@@ -209,14 +217,14 @@ func TestRecitesFromTheLagBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(end, want[0], r.m.Forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: true}})[0])
+		check(end, want[0], r.forward(c, []Chunk{{Tokens: p[at:end], Start: at, Tables: tab, Logits: true}})[0])
 	}
 	want, err := r.model.Recite(p, steps)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, id := range want[:steps-1] {
-		check(len(p)+i+1, want[i+1], r.m.Forward(c, []Chunk{{Tokens: []int{id}, Start: len(p) + i, Tables: tab, Logits: true}})[0])
+		check(len(p)+i+1, want[i+1], r.forward(c, []Chunk{{Tokens: []int{id}, Start: len(p) + i, Tables: tab, Logits: true}})[0])
 	}
 	t.Logf("least margin %.2f", least)
 	if least < 8 {
