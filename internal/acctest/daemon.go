@@ -173,7 +173,7 @@ func (d *Daemon) SetLink(l api.Link) {
 	d.links[l.Name] = l
 }
 
-// Writes are the requests so far that change something, as "PUT /v0/…".
+// Writes are the requests so far that change something, as "PUT /v1/…".
 func (d *Daemon) Writes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

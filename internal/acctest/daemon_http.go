@@ -30,15 +30,15 @@ func (d *Daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // routes are the paths of the API. What GET is asked to wait for is answered as it is: nothing here comes by itself.
 func (d *Daemon) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v0/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, d.status()) })
-	mux.HandleFunc("GET /v0/transfers", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, d.status()) })
+	mux.HandleFunc("GET /v1/transfers", func(w http.ResponseWriter, _ *http.Request) {
 		list := []api.Transfer{}
 		if d.TransferList != nil {
 			list = append(list, d.TransferList()...)
 		}
 		answer(w, list)
 	})
-	mux.HandleFunc("DELETE /v0/transfers/{id}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("DELETE /v1/transfers/{id}", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := wire.ParseID(r.PathValue("id")); err != nil {
 			bad("id", "%v", err).write(w)
 			return
@@ -48,12 +48,12 @@ func (d *Daemon) routes() *http.ServeMux {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "# TYPE moai_up gauge\nmoai_up 1\n") // the client sees a cut answer
 	})
-	mux.HandleFunc("/v0/engines/{name}/http/{path...}", d.forward)
-	mux.HandleFunc("PUT /v0/engines/{name}/drain", d.drain)
-	mux.HandleFunc("PUT /v0/links/{name}/probes/{probe}", d.probe)
+	mux.HandleFunc("/v1/engines/{name}/http/{path...}", d.forward)
+	mux.HandleFunc("PUT /v1/engines/{name}/drain", d.drain)
+	mux.HandleFunc("PUT /v1/links/{name}/probes/{probe}", d.probe)
 	d.objects(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, api.CodeUnknownPath, r.Method+" "+r.URL.Path+" is not in version 0 of the management API")
+		refuse(w, http.StatusNotFound, api.CodeUnknownPath, r.Method+" "+r.URL.Path+" is not in version 1 of the management API")
 	})
 	return mux
 }

@@ -96,7 +96,7 @@ func (d *Daemon) objects(mux *http.ServeMux) {
 }
 
 func serve[T any](d *Daemon, mux *http.ServeMux, k kind[T]) {
-	at := " /v0/" + k.path + "/{name}"
+	at := " /v1/" + k.path + "/{name}"
 	mux.HandleFunc("GET"+at, func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		v, ok := k.all()[r.PathValue("name")]

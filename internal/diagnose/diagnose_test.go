@@ -48,7 +48,7 @@ func TestError(t *testing.T) {
 		{"interrupted", own, sshErr(ssh.ErrInterrupted, ssh.StepRun, "", ""), "Interrupted", path.Empty(), nil},
 		{"unknown profile", own, &fleet.ProfileError{Profile: "x", Known: []string{"amd"}}, "Unknown SSH profile", path.Root("ssh"), []string{`"x"`, "amd", "Attribute: ssh.profile"}},
 		{"another machine", own, &fleet.IdentityError{Name: "h100-0", Want: "1", Got: "2"}, "Another machine answers", path.Root("ssh"), []string{"Attribute: ssh.host"}},
-		{"daemon", passed, &client.Error{Method: "PUT", Path: "/v0/links/x", Status: 400, API: api.Error{Code: "bad_name", Message: "no such name", Attribute: "peer"}},
+		{"daemon", passed, &client.Error{Method: "PUT", Path: "/v1/links/x", Status: 400, API: api.Error{Code: "bad_name", Message: "no such name", Attribute: "peer"}},
 			"Could not start the engine", path.Root("name"), []string{"no such name", "Code: bad_name", "Daemon's attribute: peer"}},
 		{"own", own, fmt.Errorf("wrapped: %w", ownError{}), "Own summary", path.Root("expect"), []string{"Could not install moaid. Own fix.", "wrapped: raw", "Attribute: expect.gpu"}},
 		{"anything", own, errors.New("odd"), "Could not install moaid", path.Empty(), []string{"odd"}},

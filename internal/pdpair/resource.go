@@ -218,7 +218,7 @@ func (r *Resource) Delete(ctx context.Context, req resource.DeleteRequest, resp 
 	p, ok := m.pools()
 	if !ok || m.Prefill.IsNull() {
 		resp.Diagnostics.Append(diagnose.Notice(diagnose.Subject{At: path.Root("name")}, "Pair was not removed from its nodes",
-			"An imported pair that was never applied does not know its nodes. Apply it once, or remove it on each node's daemon: DELETE /v0/pairs/"+m.Name.ValueString()+"."))
+			"An imported pair that was never applied does not know its nodes. Apply it once, or remove it on each node's daemon: DELETE /v1/pairs/"+m.Name.ValueString()+"."))
 		return
 	}
 	c := &converger{fleet: r.fleet, name: m.Name.ValueString(), pools: p}

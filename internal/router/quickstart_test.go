@@ -156,7 +156,7 @@ func TestQuickstart(t *testing.T) {
 func (l *lab) destroyedInOrder() error {
 	writes := l.mi300x.Daemon.Writes()
 	last := -1
-	for _, w := range []string{"DELETE /v0/trust/" + trustEntry, "DELETE /v0/pairs/main", "PUT /v0/engines/decode-0/drain", "DELETE /v0/engines/decode-0"} {
+	for _, w := range []string{"DELETE /v1/trust/" + trustEntry, "DELETE /v1/pairs/main", "PUT /v1/engines/decode-0/drain", "DELETE /v1/engines/decode-0"} {
 		at := -1
 		for i, have := range writes {
 			if have == w {

@@ -7,7 +7,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
 
-// Status is the answer to GET /v0/status.
+// Status is the answer to GET /v1/status.
 type Status struct {
 	Node          string         `json:"node"`
 	PublicKey     string         `json:"public_key"`     // "ed25519:" and base64 of 32 bytes

@@ -59,47 +59,47 @@ func TestVerbs(t *testing.T) {
 		name, method, target, sent string
 		call                       func(ctx context.Context, c *client.Client) error
 	}{
-		{"status", "GET", "/v0/status", "", func(ctx context.Context, c *client.Client) error { _, err := c.Status(ctx); return err }},
-		{"put trust", "PUT", "/v0/trust/a", `"role":"gateway"`, func(ctx context.Context, c *client.Client) error {
+		{"status", "GET", "/v1/status", "", func(ctx context.Context, c *client.Client) error { _, err := c.Status(ctx); return err }},
+		{"put trust", "PUT", "/v1/trust/a", `"role":"gateway"`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.PutTrust(ctx, api.Trust{Name: "a", Role: api.RoleGateway})
 			return err
 		}},
-		{"get trust", "GET", "/v0/trust/a", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetTrust(ctx, "a"); return err }},
-		{"delete trust", "DELETE", "/v0/trust/a", "", func(ctx context.Context, c *client.Client) error { return c.DeleteTrust(ctx, "a") }},
-		{"put link", "PUT", "/v0/links/l", `"streams":4`, func(ctx context.Context, c *client.Client) error {
+		{"get trust", "GET", "/v1/trust/a", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetTrust(ctx, "a"); return err }},
+		{"delete trust", "DELETE", "/v1/trust/a", "", func(ctx context.Context, c *client.Client) error { return c.DeleteTrust(ctx, "a") }},
+		{"put link", "PUT", "/v1/links/l", `"streams":4`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.PutLink(ctx, api.Link{Name: "l", Streams: 4})
 			return err
 		}},
-		{"get link", "GET", "/v0/links/l", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetLink(ctx, "l"); return err }},
-		{"wait link", "GET", "/v0/links/l?wait=10s", "", func(ctx context.Context, c *client.Client) error {
+		{"get link", "GET", "/v1/links/l", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetLink(ctx, "l"); return err }},
+		{"wait link", "GET", "/v1/links/l?wait=10s", "", func(ctx context.Context, c *client.Client) error {
 			_, err := c.WaitLink(ctx, "l", 10*time.Second)
 			return err
 		}},
-		{"delete link", "DELETE", "/v0/links/l", "", func(ctx context.Context, c *client.Client) error { return c.DeleteLink(ctx, "l") }},
-		{"probe", "PUT", "/v0/links/l/probes/p", `{"bytes":7}`, func(ctx context.Context, c *client.Client) error {
+		{"delete link", "DELETE", "/v1/links/l", "", func(ctx context.Context, c *client.Client) error { return c.DeleteLink(ctx, "l") }},
+		{"probe", "PUT", "/v1/links/l/probes/p", `{"bytes":7}`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Probe(ctx, "l", "p", 7)
 			return err
 		}},
-		{"put engine", "PUT", "/v0/engines/e", `"unit":"u.service"`, func(ctx context.Context, c *client.Client) error {
+		{"put engine", "PUT", "/v1/engines/e", `"unit":"u.service"`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.PutEngine(ctx, api.Engine{Name: "e", Unit: "u.service"})
 			return err
 		}},
-		{"get engine", "GET", "/v0/engines/e?wait=1m30s", "", func(ctx context.Context, c *client.Client) error {
+		{"get engine", "GET", "/v1/engines/e?wait=1m30s", "", func(ctx context.Context, c *client.Client) error {
 			_, err := c.GetEngine(ctx, "e", 90*time.Second)
 			return err
 		}},
-		{"delete engine", "DELETE", "/v0/engines/e", "", func(ctx context.Context, c *client.Client) error { return c.DeleteEngine(ctx, "e") }},
-		{"drain", "PUT", "/v0/engines/e/drain", `{"draining":true}`, func(ctx context.Context, c *client.Client) error {
+		{"delete engine", "DELETE", "/v1/engines/e", "", func(ctx context.Context, c *client.Client) error { return c.DeleteEngine(ctx, "e") }},
+		{"drain", "PUT", "/v1/engines/e/drain", `{"draining":true}`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.Drain(ctx, "e", true)
 			return err
 		}},
-		{"put pair", "PUT", "/v0/pairs/p", `"prefill"`, func(ctx context.Context, c *client.Client) error {
+		{"put pair", "PUT", "/v1/pairs/p", `"prefill"`, func(ctx context.Context, c *client.Client) error {
 			_, err := c.PutPair(ctx, api.Pair{Name: "p"})
 			return err
 		}},
-		{"get pair", "GET", "/v0/pairs/p", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetPair(ctx, "p"); return err }},
-		{"delete pair", "DELETE", "/v0/pairs/p", "", func(ctx context.Context, c *client.Client) error { return c.DeletePair(ctx, "p") }},
-		{"cancel", "DELETE", "/v0/transfers/" + id, "", func(ctx context.Context, c *client.Client) error { return c.CancelTransfer(ctx, id) }},
+		{"get pair", "GET", "/v1/pairs/p", "", func(ctx context.Context, c *client.Client) error { _, err := c.GetPair(ctx, "p"); return err }},
+		{"delete pair", "DELETE", "/v1/pairs/p", "", func(ctx context.Context, c *client.Client) error { return c.DeletePair(ctx, "p") }},
+		{"cancel", "DELETE", "/v1/transfers/" + id, "", func(ctx context.Context, c *client.Client) error { return c.CancelTransfer(ctx, id) }},
 		{"metrics", "GET", "/metrics", "", func(ctx context.Context, c *client.Client) error { _, err := c.Metrics(ctx); return err }},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestErrors(t *testing.T) {
 			case v.code != "" && (!errors.As(err, &ae) || ae.Code != v.code):
 				t.Errorf("%v has not the code %q", err, v.code)
 			}
-			if !strings.Contains(err.Error(), "/v0/links/l") {
+			if !strings.Contains(err.Error(), "/v1/links/l") {
 				t.Errorf("%v does not say what was asked", err)
 			}
 		})
@@ -227,7 +227,7 @@ func TestEngineHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := resp.Header.Get("X-Saw"), "POST /v0/engines/e/http/v1/completions?a=b%2Fc id body"; got != want || resp.StatusCode != http.StatusTeapot {
+	if got, want := resp.Header.Get("X-Saw"), "POST /v1/engines/e/http/v1/completions?a=b%2Fc id body"; got != want || resp.StatusCode != http.StatusTeapot {
 		t.Errorf("got %d %q, want %q", resp.StatusCode, got, want)
 	}
 	if err := resp.Body.Close(); err != nil {

@@ -18,7 +18,7 @@ func object(kind, name string) (string, error) {
 	if !nameRE.MatchString(name) {
 		return "", fmt.Errorf("%q is no name of one of %s: 1 to 63 of a-z, 0-9 and -, beginning with a letter or digit", name, kind)
 	}
-	return "/v0/" + kind + "/" + name, nil
+	return "/v1/" + kind + "/" + name, nil
 }
 
 // waitQuery asks the daemon to answer at the latest after wait; 0 is at once.
@@ -54,7 +54,7 @@ func remove(ctx context.Context, c *Client, kind, name string) error {
 // Status gives the daemon's identity and all that it holds.
 func (c *Client) Status(ctx context.Context) (*api.Status, error) {
 	out := new(api.Status)
-	if err := c.call(ctx, http.MethodGet, "/v0/status", nil, out); err != nil {
+	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -144,7 +144,7 @@ func (c *Client) DeletePair(ctx context.Context, name string) error {
 // Transfers lists live and recently ended transfers.
 func (c *Client) Transfers(ctx context.Context) ([]api.Transfer, error) {
 	var out []api.Transfer
-	if err := c.call(ctx, http.MethodGet, "/v0/transfers", nil, &out); err != nil {
+	if err := c.call(ctx, http.MethodGet, "/v1/transfers", nil, &out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -156,7 +156,7 @@ func (c *Client) CancelTransfer(ctx context.Context, id string) error {
 	if b, err := hex.DecodeString(id); err != nil || len(b) != 16 {
 		return fmt.Errorf("%q is no transfer id: 32 hex digits", id)
 	}
-	return c.call(ctx, http.MethodDelete, "/v0/transfers/"+id, nil, nil)
+	return c.call(ctx, http.MethodDelete, "/v1/transfers/"+id, nil, nil)
 }
 
 // Metrics gives the daemon's metrics as Prometheus text.

@@ -40,8 +40,8 @@ func TestPathsReachTheEngineAsWritten(t *testing.T) {
 func TestGatewaysReachEnginesOnly(t *testing.T) {
 	_, f, hc, base := pinnedGateway(t)
 	for _, path := range []string{
-		"/v0/status", "/v0/trust/x", "/metrics", "/engines/other/x", "/engines/..%2f..%2fv0/status", "/engines/%2e%2e/v0/status",
-		"/engines/decode%2f..%2f../v0/status", "/v0/engines/decode/http/x", "/engines/decode%00/x", "/engines/%2E/x",
+		"/v1/status", "/v1/trust/x", "/metrics", "/engines/other/x", "/engines/..%2f..%2fv1/status", "/engines/%2e%2e/v1/status",
+		"/engines/decode%2f..%2f../v1/status", "/v1/engines/decode/http/x", "/engines/decode%00/x", "/engines/%2E/x",
 	} {
 		if code, _, body, err := ask(t, hc, "PUT", base+path, nil); err != nil || code/100 == 2 {
 			t.Errorf("%s: %d %q %v", path, code, body, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -16,35 +17,51 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
 
-// manageHandler serves the management API.
+// manageHandler serves the management API: what api.Routes lists, and nothing else.
 func (d *Daemon) manageHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v0/status", d.getStatus)
-	mux.HandleFunc("GET /v0/trust/{name}", d.getTrust)
-	mux.HandleFunc("PUT /v0/trust/{name}", d.putTrust)
-	mux.HandleFunc("DELETE /v0/trust/{name}", d.deleteTrust)
-	mux.HandleFunc("GET /v0/links/{name}", d.getLink)
-	mux.HandleFunc("PUT /v0/links/{name}", d.putLink)
-	mux.HandleFunc("DELETE /v0/links/{name}", d.deleteLink)
-	mux.HandleFunc("PUT /v0/links/{name}/probes/{probe}", d.putProbe)
-	mux.HandleFunc("GET /v0/engines/{name}", d.getEngine)
-	mux.HandleFunc("PUT /v0/engines/{name}", d.putEngine)
-	mux.HandleFunc("DELETE /v0/engines/{name}", d.deleteEngine)
-	mux.HandleFunc("PUT /v0/engines/{name}/drain", d.putDrain)
-	mux.HandleFunc("/v0/engines/{name}/http/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		d.forwardTo(w, r, name, "/v0/engines/"+name+"/http/")
-	})
-	mux.HandleFunc("GET /v0/pairs/{name}", d.getPair)
-	mux.HandleFunc("PUT /v0/pairs/{name}", d.putPair)
-	mux.HandleFunc("DELETE /v0/pairs/{name}", d.deletePair)
-	mux.HandleFunc("GET /v0/transfers", d.getTransfers)
-	mux.HandleFunc("DELETE /v0/transfers/{id}", d.deleteTransfer)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.reg, promhttp.HandlerOpts{}))
+	handlers := d.manageHandlers()
+	for _, r := range api.Routes() {
+		mux.Handle(r.Pattern(), handlers[r.Pattern()])
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		apiError(w, http.StatusNotFound, "unknown_path", fmt.Sprintf("%s %s is not in version 0 of the management API", r.Method, r.URL.Path), "")
+		apiError(w, http.StatusNotFound, api.CodeUnknownPath, fmt.Sprintf("%s %s is not in version 1 of the management API", r.Method, r.URL.Path), "")
 	})
 	return mux
+}
+
+// manageHandlers has a handler for each of api.Routes, by its pattern.
+func (d *Daemon) manageHandlers() map[string]http.Handler {
+	const engineHTTP = "/v1/engines/{name}/http/"
+	h := map[string]http.HandlerFunc{
+		"GET /v1/status":                      d.getStatus,
+		"GET /v1/trust/{name}":                d.getTrust,
+		"PUT /v1/trust/{name}":                d.putTrust,
+		"DELETE /v1/trust/{name}":             d.deleteTrust,
+		"GET /v1/links/{name}":                d.getLink,
+		"PUT /v1/links/{name}":                d.putLink,
+		"DELETE /v1/links/{name}":             d.deleteLink,
+		"PUT /v1/links/{name}/probes/{probe}": d.putProbe,
+		"GET /v1/engines/{name}":              d.getEngine,
+		"PUT /v1/engines/{name}":              d.putEngine,
+		"DELETE /v1/engines/{name}":           d.deleteEngine,
+		"PUT /v1/engines/{name}/drain":        d.putDrain,
+		engineHTTP + "{path...}": func(w http.ResponseWriter, r *http.Request) {
+			name := r.PathValue("name")
+			d.forwardTo(w, r, name, strings.Replace(engineHTTP, "{name}", name, 1))
+		},
+		"GET /v1/pairs/{name}":      d.getPair,
+		"PUT /v1/pairs/{name}":      d.putPair,
+		"DELETE /v1/pairs/{name}":   d.deletePair,
+		"GET /v1/transfers":         d.getTransfers,
+		"DELETE /v1/transfers/{id}": d.deleteTransfer,
+		"GET /metrics":              promhttp.HandlerFor(d.metrics.reg, promhttp.HandlerOpts{}).ServeHTTP,
+	}
+	out := map[string]http.Handler{}
+	for pattern, f := range h {
+		out[pattern] = f
+	}
+	return out
 }
 
 // notFound answers a GET of what is not there.

@@ -1,4 +1,4 @@
-// Package wire is the peer protocol, version 0, as bytes: control frames, the
+// Package wire is the peer protocol, version 1, as bytes: control frames, the
 // opening of a data stream, chunk headers and how a chunk is sealed. The
 // protocol is docs/protocols/peer-wire.md.
 //

@@ -14,12 +14,12 @@ func RunRestart(t *testing.T, hc *http.Client, base string, restart func()) {
 	for _, o := range objects {
 		s.want(t, 200, "PUT", o.path, o.body)
 	}
-	s.want(t, 200, "PUT", "/v0/engines/c/drain", `{"draining":true}`)
+	s.want(t, 200, "PUT", "/v1/engines/c/drain", `{"draining":true}`)
 	restart()
 	for _, o := range objects {
 		contains(t, s.want(t, 200, "GET", o.path, ""), o.body)
 	}
-	contains(t, s.want(t, 200, "GET", "/v0/engines/c", ""), `{"draining":true}`)
+	contains(t, s.want(t, 200, "GET", "/v1/engines/c", ""), `{"draining":true}`)
 	for i := range objects {
 		s.want(t, 204, "DELETE", objects[len(objects)-1-i].path, "")
 	}
@@ -32,13 +32,13 @@ func RunRestart(t *testing.T, hc *http.Client, base string, restart func()) {
 // RunProbe checks a probe over the link, which is up.
 func RunProbe(t *testing.T, hc *http.Client, base, link string) {
 	s := &suite{hc, base}
-	contains(t, s.want(t, 200, "GET", "/v0/links/"+link+"?wait=10s", ""), `{"up":true}`)
+	contains(t, s.want(t, 200, "GET", "/v1/links/"+link+"?wait=10s", ""), `{"up":true}`)
 	for range 2 {
 		var r struct {
 			OK    bool  `json:"ok"`
 			Bytes int64 `json:"bytes"`
 		}
-		b := s.want(t, 200, "PUT", "/v0/links/"+link+"/probes/x", `{"bytes":1000000}`)
+		b := s.want(t, 200, "PUT", "/v1/links/"+link+"/probes/x", `{"bytes":1000000}`)
 		if err := json.Unmarshal(b, &r); err != nil || !r.OK || r.Bytes != 1000000 {
 			t.Errorf("a probe of a link that is up: %s, %v", strings.TrimSpace(string(b)), err)
 		}

@@ -1,4 +1,4 @@
-// Package conformance checks that a daemon speaks the management API, version 0.
+// Package conformance checks that a daemon speaks the management API, version 1.
 package conformance
 
 import (
@@ -30,16 +30,18 @@ const (
 	key         = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	trust       = `{"name":"c","public_key":"` + key + `","role":"peer","node":"far"}`
 	link        = `{"name":"c","peer":"far","peer_key":"` + key + `","addresses":["127.0.0.1:9"],"dial":false,"transport":"tcp","encryption":"aead","streams":2}`
-	fingerprint = `{"version":0,"model_hash":"m","engine":"e/0","dtype":"bf16","layout":"LBHNC","block_size":16,"kv_heads":2,"head_dim":8,"groups":[{"kind":"full","layers":[0]}],"tensor_size":1}`
-	engine      = `{"name":"c","unit":"","uid":4294967294,"http_socket":"/nonexistent/http.sock","role":"decode","fingerprint":` + fingerprint + `,"staging_bytes":1048576,"max_in_flight":0,"on_transfer_failure":"recompute"}`
-	pair        = `{"name":"c","prefill":[{"node":"far","engine":"p"}],"decode":[{"node":"here","engine":"c"}]}`
+	fingerprint = `{"version":1,"model":{"config":"m","weights":"m","tokenizer":"m","chat_template":""},"engine":{"family":"e","release":"0"},` +
+		`"storage":{"dtype":"bf16","scales":{"kind":"none"},"order":"LBHNC","packing":"packed","block_size":16,"kernel_block":16},` +
+		`"groups":[{"kind":"full","layers":[0],"heads":2,"key_dim":8,"value_dim":8}],"ranks":{"tensor":1,"pipeline":1}}`
+	engine = `{"name":"c","unit":"","uid":4294967294,"http_socket":"/nonexistent/http.sock","role":"decode","fingerprint":` + fingerprint + `,"data_size":2,"staging_bytes":1048576,"max_in_flight":0,"on_transfer_failure":"recompute"}`
+	pair   = `{"name":"c","prefill":[{"node":"far","engine":"p"}],"decode":[{"node":"here","engine":"c"}],"allow_lossy":true,"allow_releases":true}`
 )
 
 var objects = []struct{ path, body, other string }{
-	{"/v0/trust/c", trust, strings.Replace(trust, "far", "near", 1)},
-	{"/v0/links/c", link, strings.Replace(link, `"streams":2`, `"streams":3`, 1)},
-	{"/v0/engines/c", engine, strings.Replace(engine, "recompute", "fail", 1)},
-	{"/v0/pairs/c", pair, strings.Replace(pair, `"p"`, `"q"`, 1)},
+	{"/v1/trust/c", trust, strings.Replace(trust, "far", "near", 1)},
+	{"/v1/links/c", link, strings.Replace(link, `"streams":2`, `"streams":3`, 1)},
+	{"/v1/engines/c", engine, strings.Replace(engine, `"data_size":2`, `"data_size":1`, 1)},
+	{"/v1/pairs/c", pair, strings.Replace(pair, `"allow_lossy":true,`, "", 1)},
 }
 
 // do sends a request and gives status and body.
@@ -117,14 +119,14 @@ func (s *suite) objects(t *testing.T) {
 			contains(t, s.want(t, 200, "GET", o.path, ""), body)
 		}
 	}
-	contains(t, s.want(t, 200, "PUT", "/v0/engines/c/drain", `{"draining":true}`), `{"draining":true}`)
-	contains(t, s.want(t, 200, "PUT", "/v0/engines/c/drain", `{"draining":true}`), `{"draining":true}`)
+	contains(t, s.want(t, 200, "PUT", "/v1/engines/c/drain", `{"draining":true}`), `{"draining":true}`)
+	contains(t, s.want(t, 200, "PUT", "/v1/engines/c/drain", `{"draining":true}`), `{"draining":true}`)
 	var probe struct{ OK bool }
-	if err := json.Unmarshal(s.want(t, 200, "PUT", "/v0/links/c/probes/x", `{"bytes":1000}`), &probe); err != nil || probe.OK {
+	if err := json.Unmarshal(s.want(t, 200, "PUT", "/v1/links/c/probes/x", `{"bytes":1000}`), &probe); err != nil || probe.OK {
 		t.Errorf("a probe of a link that is down: ok %v, %v", probe.OK, err)
 	}
-	s.code(t, 409, "conflict", "PUT", "/v0/links/second", strings.Replace(link, `"name":"c"`, `"name":"second"`, 1))
-	s.code(t, 404, "not_found", "GET", "/v0/links/second", "")
+	s.code(t, 409, "conflict", "PUT", "/v1/links/second", strings.Replace(link, `"name":"c"`, `"name":"second"`, 1))
+	s.code(t, 404, "not_found", "GET", "/v1/links/second", "")
 	for i := range objects {
 		o := objects[len(objects)-1-i]
 		for range 2 {
@@ -145,10 +147,10 @@ func (s *suite) bodies(t *testing.T) {
 		s.want(t, 404, "GET", o.path, "")
 	}
 	for path, body := range map[string]string{
-		"/v0/trust/c":   strings.Replace(trust, "ed25519:", "rsa:", 1),
-		"/v0/links/c":   strings.Replace(link, "aead", "rot13", 1),
-		"/v0/engines/c": strings.Replace(engine, `"block_size":16`, `"block_size":0`, 1),
-		"/v0/pairs/c":   strings.Replace(pair, "far", "Not a name", 1),
+		"/v1/trust/c":   strings.Replace(trust, "ed25519:", "rsa:", 1),
+		"/v1/links/c":   strings.Replace(link, "aead", "rot13", 1),
+		"/v1/engines/c": strings.Replace(engine, `"block_size":16`, `"block_size":0`, 1),
+		"/v1/pairs/c":   strings.Replace(pair, "far", "Not a name", 1),
 	} {
 		s.want(t, 400, "PUT", path, body)
 	}
@@ -157,23 +159,23 @@ func (s *suite) bodies(t *testing.T) {
 func (s *suite) names(t *testing.T) {
 	for _, name := range []string{"UPPER", "-x", "a_b", "a.b", strings.Repeat("x", 64), "%20"} {
 		for _, kind := range []string{"trust", "links", "engines", "pairs"} {
-			s.want(t, 400, "PUT", "/v0/"+kind+"/"+name, "{}")
+			s.want(t, 400, "PUT", "/v1/"+kind+"/"+name, "{}")
 		}
 	}
 }
 
 func (s *suite) absent(t *testing.T) {
-	s.want(t, 404, "PUT", "/v0/engines/none/drain", `{"draining":true}`)
-	s.want(t, 404, "PUT", "/v0/links/none/probes/x", `{"bytes":1}`)
-	s.want(t, 404, "GET", "/v0/links/none?wait=10s", "")
-	s.want(t, 404, "GET", "/v0/engines/none?wait=10s", "")
-	s.want(t, 404, "POST", "/v0/engines/none/http/v1/models", "{}")
-	s.code(t, 404, "unknown_path", "GET", "/v0/none", "")
+	s.want(t, 404, "PUT", "/v1/engines/none/drain", `{"draining":true}`)
+	s.want(t, 404, "PUT", "/v1/links/none/probes/x", `{"bytes":1}`)
+	s.want(t, 404, "GET", "/v1/links/none?wait=10s", "")
+	s.want(t, 404, "GET", "/v1/engines/none?wait=10s", "")
+	s.want(t, 404, "POST", "/v1/engines/none/http/v1/models", "{}")
+	s.code(t, 404, "unknown_path", "GET", "/v1/none", "")
 	for _, kind := range []string{"trust", "links", "engines", "pairs"} {
-		s.code(t, 404, "not_found", "GET", "/v0/"+kind+"/none", "")
+		s.code(t, 404, "not_found", "GET", "/v1/"+kind+"/none", "")
 	}
-	s.want(t, 204, "DELETE", "/v0/transfers/00112233445566778899aabbccddeeff", "")
-	s.want(t, 400, "DELETE", "/v0/transfers/nothex", "")
+	s.want(t, 204, "DELETE", "/v1/transfers/00112233445566778899aabbccddeeff", "")
+	s.want(t, 400, "DELETE", "/v1/transfers/nothex", "")
 }
 
 func (s *suite) status(t *testing.T) {
@@ -186,7 +188,7 @@ func (s *suite) status(t *testing.T) {
 		Engines   []any  `json:"engines"`
 		Pairs     []any  `json:"pairs"`
 	}
-	if err := json.Unmarshal(s.want(t, 200, "GET", "/v0/status", ""), &st); err != nil {
+	if err := json.Unmarshal(s.want(t, 200, "GET", "/v1/status", ""), &st); err != nil {
 		t.Fatal(err)
 	}
 	if st.Node == "" || !strings.HasPrefix(st.PublicKey, "ed25519:") || len(st.Instance) != 32 {
@@ -196,7 +198,7 @@ func (s *suite) status(t *testing.T) {
 		t.Errorf("lists must be empty, not null: %+v", st)
 	}
 	var list []any
-	if err := json.Unmarshal(s.want(t, 200, "GET", "/v0/transfers", ""), &list); err != nil || list == nil {
+	if err := json.Unmarshal(s.want(t, 200, "GET", "/v1/transfers", ""), &list); err != nil || list == nil {
 		t.Errorf("transfers: %v %v", list, err)
 	}
 	if b := s.want(t, 200, "GET", "/metrics", ""); !strings.Contains(string(b), "# TYPE") {
