@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
@@ -90,19 +91,16 @@ func (l Lab) IsUp(ctx context.Context) bool {
 	return err == nil
 }
 
-// inside gives the argv that runs a command in the lab's network namespace, and
-// in nothing else of it: ip netns exec would hide the machine's cgroups.
-func inside(e plan.Env, argv ...string) []string {
-	return append([]string{"nsenter", "--net=/run/netns/" + e.Namespace, "--"}, argv...)
-}
+// inside gives the argv that runs a command where the hosts' addresses mean something.
+func inside(e plan.Env, argv ...string) []string { return slices.Concat(e.Enter, argv) }
 
 // ssh runs a command on a host over SSH, as its own user.
 func ssh(ctx context.Context, e plan.Env, host string, stdin io.Reader, words ...string) (string, error) {
 	return command{stdin: stdin, argv: sshArgv(e, host, words...)}.run(ctx)
 }
 
-// sshArgv enters the lab's network namespace always: outside it the hosts'
-// addresses belong to somebody else.
+// sshArgv enters the lab's network always: outside it the hosts' addresses
+// belong to somebody else.
 func sshArgv(e plan.Env, host string, words ...string) []string {
 	return inside(e, append([]string{"ssh", "-F", e.SSHConfig, host, "--"}, words...)...)
 }

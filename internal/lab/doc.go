@@ -4,8 +4,8 @@
 //
 // # Tiers
 //
-// A tier is a way to make hosts; all tiers answer to the same commands. Tier N makes them with systemd-nspawn, as root.
-// Detect says which tier this machine can do, or what it lacks.
+// A tier is a way to make hosts; all tiers are a Driver and answer to the same commands. Tier N makes hosts with
+// systemd-nspawn, as root. Choose says which tier a lab is, or would be, and why no better one.
 //
 // # Layout
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/image"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/machine"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/manifest"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/network"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
@@ -26,9 +27,8 @@ type Config struct {
 	Say  func(format string, args ...any) // progress, one line each
 }
 
-// Lab is one lab on this machine. It need not be up.
+// Lab is one lab of tier N. It need not be up.
 type Lab struct {
-	Tier  Tier
 	Plan  plan.Plan
 	base  string // state of all labs
 	dir   string // state of this one
@@ -38,9 +38,11 @@ type Lab struct {
 
 // Open finds out what is known of a lab. It changes nothing; it returns a *MissingError where no lab can be.
 func Open(c Config) (*Lab, error) {
-	tier, err := Detect()
-	if err != nil {
+	if err := onLinux(); err != nil {
 		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, &MissingError{"a lab of tier N needs root: run it with sudo"}
 	}
 	p, err := plan.New(c.Name)
 	if err != nil {
@@ -57,7 +59,7 @@ func Open(c Config) (*Lab, error) {
 	if err != nil {
 		return nil, &MissingError{err.Error()}
 	}
-	l := &Lab{Tier: tier, Plan: p, base: base, dir: filepath.Join(base, "labs", c.Name), group: machine.LabGroup(root, p.Cgroup()), say: c.Say}
+	l := &Lab{Plan: p, base: base, dir: filepath.Join(base, "labs", c.Name), group: machine.LabGroup(root, p.Cgroup()), say: c.Say}
 	text, err := os.ReadFile(l.planFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return l, nil
@@ -74,18 +76,18 @@ func Open(c Config) (*Lab, error) {
 func (l *Lab) planFile() string { return filepath.Join(l.dir, "plan.json") }
 
 // Lock keeps other commands from changing the same lab until the returned function is called, or this process ends.
-func (l *Lab) Lock() (func(), error) {
-	locks := filepath.Join(l.base, "locks")
+func (c Config) Lock() (func(), error) {
+	locks := filepath.Join(c.Dir, "locks")
 	if err := os.MkdirAll(locks, 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(locks, l.Plan.Name), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(locks, c.Name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		l.say("waiting for another command on lab %s", l.Plan.Name)
+		c.Say("waiting for another command on lab %s", c.Name)
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
@@ -152,7 +154,9 @@ func (l *Lab) Env() (plan.Env, error) {
 	for _, m := range all {
 		keys[m.Host.Name] = m.Keys.HostKey
 	}
-	return l.Plan.Env(string(l.Tier), l.dir, keys), nil
+	e := l.Plan.Env(TierN, l.dir, keys)
+	e.Enter = network.Enter(l.Plan.Namespace())
+	return e, nil
 }
 
 // newUUID makes the identity of a new host.

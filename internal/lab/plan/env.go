@@ -20,11 +20,12 @@ type HostEnv struct {
 	MachineID      string `json:"machine_id"`
 }
 
-// Env is what a user of the lab needs to know. Addresses mean something inside Namespace only.
+// Env is what a user of the lab needs to know. Addresses mean something behind Enter only.
 type Env struct {
 	Name       string             `json:"name"`
 	Tier       string             `json:"tier"`
-	Namespace  string             `json:"namespace"`
+	Enter      []string           `json:"enter"`       // put before a command, it runs where the hosts have their addresses
+	Namespace  string             `json:"namespace"`   // the network namespace of that place, if it has a name
 	KnownHosts string             `json:"known_hosts"` // path
 	SSHConfig  string             `json:"ssh_config"`  // path
 	Hosts      map[string]HostEnv `json:"hosts"`

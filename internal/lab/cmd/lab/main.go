@@ -7,16 +7,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab"
-	"github.com/moai-dev/terraform-provider-moai/internal/lab/machine"
-	"github.com/moai-dev/terraform-provider-moai/internal/lab/network"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
@@ -29,7 +29,7 @@ const usage = `usage: lab COMMAND
   status                      what runs
   env [--json]                addresses, users, keys: shell variables, or one JSON object
   ssh HOST [CMD...]           log in to a host as its user
-  exec CMD...                 run a command in the lab's network namespace, from which the hosts can be reached
+  exec CMD...                 run a command where the hosts can be reached
   kill HOST...                power cut; the disk stays          start HOST...   power on again
   reboot HOST...              clean reboot from inside
   freeze HOST... thaw HOST... stop and resume every process of a host
@@ -38,7 +38,8 @@ const usage = `usage: lab COMMAND
   snapshot HOST               write what the host consists of to standard output, as JSON
   diff [--all] A.json B.json  compare two snapshots; ends with 1 if they differ
 
-MOAI_LAB_DIR (default /var/tmp/moai-lab) holds images and state, MOAI_LAB_NAME (default moai) tells labs apart.
+MOAI_LAB_DIR (default /var/tmp/moai-lab, with -UID for other users than root) holds images and state, MOAI_LAB_NAME
+(default moai) tells labs apart, MOAI_LAB_TIER names the way to make hosts instead of the best that this machine can do.
 Ends with 3 when this machine lacks something that a lab needs.
 `
 
@@ -93,85 +94,104 @@ func run(ctx context.Context, args []string) error {
 	case "diff":
 		return diff(args)
 	}
-	l, err := lab.Open(lab.Config{Dir: getenv("MOAI_LAB_DIR", "/var/tmp/moai-lab"), Name: getenv("MOAI_LAB_NAME", "moai"), Say: say})
-	if err != nil {
-		return err
-	}
+	c := lab.Config{Dir: getenv("MOAI_LAB_DIR", lab.DefaultDir()), Name: getenv("MOAI_LAB_NAME", "moai"), Say: say}
 	switch verb {
-	case "status":
-		return status(l)
-	case "env":
-		return env(l, args)
-	case "ssh":
-		return sshTo(l, args)
-	case "exec":
-		if len(args) == 0 {
-			return errUsage
+	case "status", "env", "ssh", "exec", "snapshot":
+		l, _, err := open(ctx, c)
+		if err != nil {
+			return err
 		}
-		if !network.Exists(l.Plan.Namespace()) {
-			return fmt.Errorf("lab %s is not up", l.Plan.Name)
-		}
-		return become(network.Enter(l.Plan.Namespace(), args...))
-	case "snapshot":
-		return snapshot(ctx, l, args)
+		return look(ctx, l, c.Name, verb, args)
 	}
-	unlock, err := l.Lock()
+	unlock, err := c.Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// What was read before the lock may be old.
-	if l, err = lab.Open(lab.Config{Dir: getenv("MOAI_LAB_DIR", "/var/tmp/moai-lab"), Name: getenv("MOAI_LAB_NAME", "moai"), Say: say}); err != nil {
+	l, choice, err := open(ctx, c)
+	if err != nil {
 		return err
 	}
-	return change(ctx, l, verb, args)
+	if verb == "up" || verb == "build" {
+		say("%v", choice)
+	}
+	if verb == "up" {
+		if err := c.Record(choice.Tier); err != nil {
+			return err
+		}
+	}
+	return change(ctx, l, c.Name, verb, args)
+}
+
+// open opens the lab as what it is, or as what it would be.
+func open(ctx context.Context, c lab.Config) (lab.Driver, lab.Choice, error) {
+	choice, err := lab.Choose(ctx, c)
+	if err != nil {
+		return nil, choice, err
+	}
+	l, err := choice.Open(c)
+	return l, choice, err
+}
+
+// look runs the commands that change nothing of the lab.
+func look(ctx context.Context, l lab.Driver, name, verb string, args []string) error {
+	switch verb {
+	case "status":
+		return status(l, name)
+	case "env":
+		return env(l, args)
+	case "snapshot":
+		return snapshot(ctx, l, args)
+	}
+	if len(args) == 0 {
+		return errUsage
+	}
+	e, err := l.Env()
+	if err != nil {
+		return err
+	}
+	if verb == "exec" {
+		return become(slices.Concat(e.Enter, args))
+	}
+	if _, ok := e.Hosts[args[0]]; !ok {
+		return fmt.Errorf("lab %s has no host %q; it has %s", name, args[0], strings.Join(slices.Sorted(maps.Keys(e.Hosts)), ", "))
+	}
+	return become(slices.Concat(e.Enter, []string{"ssh", "-F", e.SSHConfig}, args))
 }
 
 // change runs the commands that change the lab; the lab is locked.
-func change(ctx context.Context, l *lab.Lab, verb string, args []string) error {
+func change(ctx context.Context, l lab.Driver, name, verb string, args []string) error {
 	start := time.Now()
 	switch verb {
 	case "build":
 		path, err := l.Build(ctx)
-		if err == nil {
+		if err == nil && path != "" {
 			say("image %s (%.1f s)", path, time.Since(start).Seconds())
 		}
 		return err
 	case "up":
-		return up(ctx, l, args)
+		return up(ctx, l, name, args)
 	case "down":
 		err := l.Down(ctx)
 		if err == nil {
-			say("lab %s is down (%.1f s)", l.Plan.Name, time.Since(start).Seconds())
+			say("lab %s is down (%.1f s)", name, time.Since(start).Seconds())
 		}
 		return err
 	case "partition", "heal":
 		return partition(ctx, l, verb, args)
 	}
-	if len(args) == 0 {
+	if !slices.Contains(lab.PowerVerbs, verb) || len(args) == 0 {
 		return errUsage
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
-	switch verb {
-	case "start":
-		return l.Start(ctx, args)
-	case "reboot":
-		return l.Reboot(ctx, args)
-	case "kill":
-		return l.Each(args, func(m *machine.Machine) error { return m.Cut(ctx) })
-	case "freeze":
-		return l.Each(args, (*machine.Machine).Freeze)
-	case "thaw":
-		return l.Each(args, (*machine.Machine).Thaw)
-	}
-	return errUsage
+	return l.Power(ctx, verb, args)
 }
 
 // bootDeadline bounds one boot; two seconds are usual.
 const bootDeadline = 2 * time.Minute
 
-func up(ctx context.Context, l *lab.Lab, args []string) error {
+func up(ctx context.Context, l lab.Driver, name string, args []string) error {
 	start := time.Now()
 	f := flag.NewFlagSet("up", flag.ContinueOnError)
 	hosts := f.String("hosts", "", "hosts, separated by commas")
@@ -187,11 +207,11 @@ func up(ctx context.Context, l *lab.Lab, args []string) error {
 	if err := l.Up(ctx, o); err != nil {
 		return err
 	}
-	say("lab %s is up, tier %s (%.1f s)", l.Plan.Name, l.Tier, time.Since(start).Seconds())
+	say("lab %s is up (%.1f s)", name, time.Since(start).Seconds())
 	return nil
 }
 
-func partition(ctx context.Context, l *lab.Lab, verb string, args []string) error {
+func partition(ctx context.Context, l lab.Driver, verb string, args []string) error {
 	f := flag.NewFlagSet(verb, flag.ContinueOnError)
 	net := f.String("net", "all", "mgmt, fabric or all")
 	if err := f.Parse(args); err != nil || f.NArg() == 0 {
@@ -207,36 +227,25 @@ func partition(ctx context.Context, l *lab.Lab, verb string, args []string) erro
 	default:
 		return errUsage
 	}
-	all, err := l.Machines(f.Args())
-	if err != nil {
-		return err
-	}
-	var hosts []plan.Host
-	for _, m := range all {
-		hosts = append(hosts, m.Host)
-	}
-	if verb == "heal" {
-		return network.Heal(ctx, l.Plan, hosts, nets)
-	}
-	return network.Cut(ctx, l.Plan, hosts, nets)
+	return l.Cut(ctx, verb == "heal", f.Args(), nets)
 }
 
-func status(l *lab.Lab) error {
-	all, err := l.Machines(nil)
+func status(l lab.Driver, name string) error {
+	all, err := l.Status()
 	if err != nil {
 		return err
 	}
-	for _, m := range all {
-		fmt.Printf("%-12s %-7s %-11s %-11s %-8s %s\n", m.Host.Name, m.State(), m.Host.Address(plan.Mgmt), m.Host.Address(plan.Fabric),
-			m.Host.User, m.Host.Profile)
+	for _, s := range all {
+		fmt.Printf("%-12s %-7s %-11s %-11s %-8s %s\n", s.Host.Name, s.State, s.Host.Address(plan.Mgmt), s.Host.Address(plan.Fabric),
+			s.Host.User, s.Host.Profile)
 	}
 	if len(all) == 0 {
-		fmt.Printf("lab %s is not up\n", l.Plan.Name)
+		fmt.Printf("lab %s is not up\n", name)
 	}
 	return nil
 }
 
-func env(l *lab.Lab, args []string) error {
+func env(l lab.Driver, args []string) error {
 	f := flag.NewFlagSet("env", flag.ContinueOnError)
 	asJSON := f.Bool("json", false, "one JSON object")
 	if err := f.Parse(args); err != nil || f.NArg() > 0 {
@@ -247,26 +256,12 @@ func env(l *lab.Lab, args []string) error {
 		return err
 	}
 	if !*asJSON {
-		fmt.Print(e.Shell(l.Plan.Names()))
+		fmt.Print(e.Shell(slices.Sorted(maps.Keys(e.Hosts))))
 		return nil
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetIndent("", "  ")
 	return out.Encode(e)
-}
-
-func sshTo(l *lab.Lab, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	if _, err := l.Machine(args[0]); err != nil {
-		return err
-	}
-	e, err := l.Env()
-	if err != nil {
-		return err
-	}
-	return become(network.Enter(l.Plan.Namespace(), append([]string{"ssh", "-F", e.SSHConfig, args[0]}, args[1:]...)...))
 }
 
 // become replaces this process: signals, the terminal and the exit status are then the command's own.

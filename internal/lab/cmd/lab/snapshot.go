@@ -11,7 +11,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/manifest"
 )
 
-func snapshot(ctx context.Context, l *lab.Lab, args []string) error {
+func snapshot(ctx context.Context, l lab.Driver, args []string) error {
 	if len(args) != 1 {
 		return errUsage
 	}
