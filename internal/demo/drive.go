@@ -97,12 +97,7 @@ func (r *drive) apply(ctx context.Context) error {
 	return nil
 }
 
-func (r *drive) name() string {
-	if r.CLI.Tofu {
-		return "tofu"
-	}
-	return "terraform"
-}
+func (r *drive) name() string { return r.CLI.Name() }
 
 func (r *drive) completion(ctx context.Context) error {
 	r.N.Step("A completion: read on %s, spoken on %s", PrefillHost, DecodeHost)

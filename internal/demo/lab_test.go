@@ -32,7 +32,7 @@ func newLabRun(t *testing.T) *labRun {
 		t.Skip("boots hosts; not with -short")
 	}
 	ctx := t.Context()
-	cli, err := Require(ctx)
+	cli, err := Require(ctx, FindCLI)
 	if err != nil && os.Getenv("MOAI_REQUIRE") != "" {
 		t.Fatalf("MOAI_REQUIRE is set, and this cannot run: %v", err)
 	}

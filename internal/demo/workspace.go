@@ -25,6 +25,9 @@ const NameVariable = "MOAI_DEMO_NAME"
 
 const defaultName = "demo"
 
+// checkoutMarker is a file that only the root of a checkout has.
+const checkoutMarker = "terraform-registry-manifest.json"
+
 // Workspace is where a run builds and keeps its state: everything below
 // build/NAME in the checkout, all ignored by git.
 type Workspace struct {
@@ -40,7 +43,7 @@ func FindWorkspace() (Workspace, error) {
 		return Workspace{}, err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "terraform-registry-manifest.json")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, checkoutMarker)); err == nil {
 			return Workspace{Repo: dir, Name: cmp.Or(os.Getenv(NameVariable), defaultName)}, nil
 		}
 		parent := filepath.Dir(dir)
@@ -92,7 +95,7 @@ func (w Workspace) UseRememberedCLI() error {
 	if err != nil {
 		return err
 	}
-	return os.Setenv(cliVariable, string(b))
+	return os.Setenv(CLIVariable, string(b))
 }
 
 // Log is everything that the CLI printed.

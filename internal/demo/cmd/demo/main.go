@@ -53,11 +53,12 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	cli, err := demo.Require(ctx)
+	narrator := demo.Narrator{Out: os.Stdout, Start: start}
+	cli, err := demo.Require(ctx, func(ctx context.Context) (demo.CLI, error) { return ws.EnsureCLI(ctx, narrator.Say) })
 	if err != nil {
 		return err
 	}
-	d := demo.Demo{WS: ws, CLI: cli, N: demo.Narrator{Out: os.Stdout, Start: start}}
+	d := demo.Demo{WS: ws, CLI: cli, N: narrator}
 	switch args[0] {
 	case "up":
 		return d.Up(ctx)
