@@ -36,6 +36,10 @@
 // A claim may come before the offer; it is remembered for its lifetime. Sending
 // never leaves the granted ranges, the credit, or what the workers have stored.
 //
+// The engine's ranks and the claimant's are different spaces: workers store what
+// is their own of the engine's payloads, grants and chunks are of the claimant's
+// payloads, and the claim's [View] says what of these can be made of those.
+//
 // # Receiver
 //
 //	claimed ──offer, hash equal──▶ offered ──pages──▶ receiving ──all verified──▶ ready
@@ -47,4 +51,8 @@
 // A claim is held (the request arrived at the daemon: nothing is known of the
 // prompt) or made by the engine's connector, or both in this order. A release
 // while a load may be running is deferred until every rank has reported.
+//
+// Every rank has pages for all that the engine needs, and is granted what is its
+// own of it. What several ranks have alike travels once: the caller copies it to
+// the others before it says [ChunkVerified].
 package transfer

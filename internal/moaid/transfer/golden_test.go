@@ -57,10 +57,29 @@ func goldenNeed(tokens, from int) ([]kvcache.Range, error) {
 	return []kvcache.Range{{Offset: int64(from) * 100, Length: int64(tokens-from) * 100}}, nil
 }
 
+func goldenOwn(ranks int) func(int) ([]Set, error) {
+	return func(tokens int) ([]Set, error) { return whole(ranks, int64(tokens)*100), nil }
+}
+
+// whole says that each rank has all of its payload alone.
+func whole(ranks int, bytes int64) []Set {
+	out := make([]Set, ranks)
+	for i := range out {
+		out[i] = Set{{Offset: 0, Length: bytes}}
+	}
+	return out
+}
+
+// alike is the view of a claimant with the engine's own ranks and payloads.
+func alike(ranks int, bytes int64) View {
+	return View{Ranks: ranks, Bytes: bytes, Available: func(stored []Set) []Set { return stored }}
+}
+
 func replay(t *testing.T, script string) string {
 	t.Helper()
 	var out strings.Builder
 	var m machine
+	var view View
 	now := Instant(1)
 	sc := bufio.NewScanner(strings.NewReader(script))
 	for sc.Scan() {
@@ -90,15 +109,17 @@ func replay(t *testing.T, script string) string {
 		}
 		switch words[0] {
 		case "sender":
-			m = NewSender(now, SenderOptions{Tokens: num(kv["tokens"]), Ranks: num(kv["ranks"]), Bytes: int64(num(kv["tokens"])) * 100, MaxChunk: 400, Window: 3, Timeouts: DefaultTimeouts()})
+			bytes := int64(num(kv["tokens"])) * 100
+			view = alike(num(kv["ranks"]), bytes)
+			m = NewSender(now, SenderOptions{Tokens: num(kv["tokens"]), Own: whole(view.Ranks, bytes), MaxChunk: 400, Window: 3, Timeouts: DefaultTimeouts()})
 		case "receiver":
 			var c *Claim
 			if kv["held"] == "" {
 				c = &Claim{Tokens: num(kv["tokens"]), Hash: kv["hash"], From: num(kv["from"])}
 			}
-			m = NewReceiver(now, ReceiverOptions{Ranks: num(kv["ranks"]), Need: goldenNeed, Timeouts: DefaultTimeouts()}, c)
+			m = NewReceiver(now, ReceiverOptions{Ranks: num(kv["ranks"]), Need: goldenNeed, Own: goldenOwn(num(kv["ranks"])), Timeouts: DefaultTimeouts()}, c)
 		default:
-			effects, err := m.Step(now, goldenEvent(t, words[0], kv))
+			effects, err := m.Step(now, goldenEvent(t, words[0], kv, view))
 			if err != nil {
 				fmt.Fprintf(&out, "  refused: %v\n", err)
 			}
@@ -116,7 +137,7 @@ func num(s string) int {
 	return n
 }
 
-func goldenEvent(t *testing.T, name string, kv map[string]string) Event {
+func goldenEvent(t *testing.T, name string, kv map[string]string, view View) Event {
 	t.Helper()
 	s, rank := Session(num(kv["s"])), num(kv["rank"])
 	off, n := int64(num(kv["off"])), int64(num(kv["len"]))
@@ -141,7 +162,7 @@ func goldenEvent(t *testing.T, name string, kv map[string]string) Event {
 	case "withdraw":
 		return Withdraw{"client left"}
 	case "peer-claim":
-		return PeerClaim{s, kv["by"], 60 * time.Second}
+		return PeerClaim{s, kv["by"], 60 * time.Second, view}
 	case "grant":
 		return PeerGrant{s, rank, rs, int64(num(kv["credit"]))}
 	case "peer-credit":

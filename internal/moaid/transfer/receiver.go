@@ -13,7 +13,10 @@ type ReceiverOptions struct {
 	// Need gives the payload ranges that the engine needs for a prompt of tokens
 	// tokens of which it has the first from. It must be pure, and ascending in
 	// payload order.
-	Need     func(tokens, from int) ([]kvcache.Range, error)
+	Need func(tokens, from int) ([]kvcache.Range, error)
+	// Own gives, for each rank, the payload ranges that travel for it; what else it
+	// needs the caller makes of those of other ranks. It must be pure.
+	Own      func(tokens int) ([]Set, error)
 	Timeouts Timeouts
 }
 
@@ -45,6 +48,7 @@ type Receiver struct {
 }
 
 type recvRank struct {
+	own      Set // what travels for this rank
 	verified Set
 	granted  Set // of the current GRANT
 	credit   int64
@@ -210,6 +214,13 @@ func (r *Receiver) fetch(now Instant) []Effect {
 	if err != nil {
 		return r.finish(now, Ended{Aborted, CodeProtocol, err.Error()}, true)
 	}
+	own, err := r.o.Own(r.offer.Tokens)
+	if err != nil {
+		return r.finish(now, Ended{Aborted, CodeProtocol, err.Error()}, true)
+	}
+	for i := range r.ranks {
+		r.ranks[i].own = own[i]
+	}
 	r.need = SetOf(rs...)
 	r.state, r.deadline = Offered, now.Add(r.o.Timeouts.Progress)
 	if missing := r.need.Sub(r.leased); len(missing) > 0 {
@@ -247,11 +258,14 @@ func (r *Receiver) wanted() int64 {
 		if k.open {
 			n += k.granted.Bytes() - k.credit
 		} else {
-			n += r.leased.Sub(k.verified).Bytes()
+			n += r.missingOf(k).Bytes()
 		}
 	}
 	return n
 }
+
+// missingOf is what a rank has pages for and has not got.
+func (r *Receiver) missingOf(k *recvRank) Set { return r.leased.And(k.own).Sub(k.verified) }
 
 func (r *Receiver) ask(out []Effect) []Effect {
 	w := r.wanted()
@@ -307,7 +321,7 @@ func (r *Receiver) onCredit(now Instant, e Credit) []Effect {
 	for i := range r.ranks {
 		k := &r.ranks[i]
 		if !k.open {
-			k.granted, k.credit = r.leased.Sub(k.verified), 0
+			k.granted, k.credit = r.missingOf(k), 0
 			fresh[i] = true
 		}
 		k.open = true
@@ -346,7 +360,7 @@ func (r *Receiver) onChunk(now Instant, e ChunkVerified) []Effect {
 	r.deadline = now.Add(r.o.Timeouts.Progress)
 	out := r.giveBack(nil, fresh)
 	for i := range r.ranks {
-		if len(r.leased.Sub(r.ranks[i].verified)) > 0 {
+		if len(r.missingOf(&r.ranks[i])) > 0 {
 			return out
 		}
 	}

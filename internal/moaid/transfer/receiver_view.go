@@ -34,8 +34,14 @@ func (r *Receiver) Tokens() int {
 	return 0
 }
 
-// Expected is the number of payload bytes that are needed, over all ranks.
-func (r *Receiver) Expected() int64 { return r.need.Bytes() * int64(r.o.Ranks) }
+// Expected is the number of bytes that must travel, over all ranks.
+func (r *Receiver) Expected() int64 {
+	var n int64
+	for i := range r.ranks {
+		n += r.need.And(r.ranks[i].own).Bytes()
+	}
+	return n
+}
 
 // Moved is the number of verified payload bytes and chunks, over all ranks.
 func (r *Receiver) Moved() (bytes, chunks int64) { return r.moved, r.chunks }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -11,11 +12,20 @@ import (
 // SenderOptions describe a reservation.
 type SenderOptions struct {
 	Tokens   int   // of the prompt
-	Ranks    int   // of the engine
-	Bytes    int64 // of each rank's payload
+	Own      []Set // by rank of the engine: what the rank stores of its payload
 	MaxChunk int64 // bytes of a chunk
 	Window   int   // chunks that may be on their way to the sockets at once
 	Timeouts Timeouts
+}
+
+// View is how a claimant sees what the engine stores. Its ranks and payloads may
+// be others than the engine's.
+type View struct {
+	Ranks int
+	Bytes int64 // of each rank's payload
+	// Available gives, for each of the claimant's ranks, what can be made of what the
+	// engine's ranks have stored. It is pure, and grows with stored.
+	Available func(stored []Set) []Set
 }
 
 // Sender is the prefill daemon's side of a transfer.
@@ -29,6 +39,9 @@ type Sender struct {
 	claimant string
 	peer     Session // that claimed; 0: none, or lost
 	back     Session // a later one of the claimant, which has not claimed again
+	stored   []Set   // by rank of the engine
+	view     View    // of the claimant
+	stale    bool    // something was stored since ranks' available was computed
 	ranks    []sendRank
 	inflight int
 	freed    bool
@@ -37,16 +50,17 @@ type Sender struct {
 	next     int // rank whose turn it is
 }
 
+// sendRank is a rank of the claimant.
 type sendRank struct {
-	stored  Set
-	granted Set
-	credit  int64
-	todo    Set // granted and not yet handed to a stream
+	available Set
+	granted   Set
+	credit    int64
+	todo      Set // granted and not yet handed to a stream
 }
 
 // NewSender begins with a reservation, for which pages have been leased.
 func NewSender(now Instant, o SenderOptions) *Sender {
-	return &Sender{o: o, state: Reserved, deadline: now.Add(o.Timeouts.Reserve), ranks: make([]sendRank, o.Ranks)}
+	return &Sender{o: o, state: Reserved, deadline: now.Add(o.Timeouts.Reserve), stored: make([]Set, len(o.Own))}
 }
 
 // State is the current state.
@@ -63,7 +77,7 @@ func (s *Sender) Done(now Instant) bool {
 	return s.state.Terminal() && s.freed && s.inflight == 0 && now >= s.deadline
 }
 
-// Moved is the number of payload bytes and chunks that left, over all ranks.
+// Moved is the number of payload bytes and chunks that left, over all ranks of the claimant.
 func (s *Sender) Moved() (bytes, chunks int64) { return s.sent, s.chunks }
 
 // Claimant is the node/engine that claimed, empty if none did.
@@ -165,6 +179,9 @@ func (s *Sender) onClaim(now Instant, e PeerClaim) ([]Effect, error) {
 	again := s.peer == e.Session
 	s.claimant, s.peer, s.back = e.Claimant, e.Session, 0
 	s.lifetime = min(e.Lifetime, 10*s.o.Timeouts.Claim)
+	if !again {
+		s.look(e.View)
+	}
 	if s.offer == nil {
 		return nil, nil
 	}
@@ -174,10 +191,26 @@ func (s *Sender) onClaim(now Instant, e PeerClaim) ([]Effect, error) {
 		}
 		return nil, nil
 	}
-	for i := range s.ranks {
-		s.ranks[i].granted, s.ranks[i].todo, s.ranks[i].credit = nil, nil, 0
-	}
 	return s.meet(now), nil
+}
+
+// look begins anew with a claimant's view: nothing is granted.
+func (s *Sender) look(v View) {
+	s.view, s.ranks, s.next, s.stale = v, make([]sendRank, v.Ranks), 0, true
+}
+
+// refresh computes what can be sent, if more was stored since it was last done.
+func (s *Sender) refresh() bool {
+	if !s.stale {
+		return false
+	}
+	s.stale = false
+	for i, a := range s.view.Available(s.stored) {
+		if i < len(s.ranks) {
+			s.ranks[i].available = a
+		}
+	}
+	return true
 }
 
 func (s *Sender) onGrant(now Instant, e PeerGrant) []Effect {
@@ -187,7 +220,7 @@ func (s *Sender) onGrant(now Instant, e PeerGrant) []Effect {
 	switch {
 	case len(e.Ranges) > MaxRanges:
 		return []Effect{Violation{e.Session, fmt.Sprintf("GRANT of more than %d ranges", MaxRanges)}}
-	case e.Rank < 0 || e.Rank >= len(s.ranks) || !valid(e.Ranges, s.o.Bytes):
+	case e.Rank < 0 || e.Rank >= len(s.ranks) || !valid(e.Ranges, s.view.Bytes):
 		return []Effect{Violation{e.Session, "GRANT for a rank or range that the payload does not have"}}
 	}
 	// A grant is contiguous ranges in payload order, so that it is a Set but for
@@ -217,29 +250,35 @@ func (s *Sender) onCredit(now Instant, e PeerCredit) []Effect {
 }
 
 func (s *Sender) onStored(now Instant, e Stored) ([]Effect, error) {
-	if e.Rank < 0 || e.Rank >= len(s.ranks) {
-		return nil, refuse("bad_request", "the engine has no rank %d", e.Rank)
+	after, err := s.addStored(e)
+	if err != nil {
+		return nil, err
 	}
-	for _, r := range e.Ranges {
-		if r.Length < 0 || r.Offset < 0 || r.Length > s.o.Bytes || r.Offset > s.o.Bytes-r.Length {
-			return nil, refuse("bad_request", "stored range [%d, +%d) lies outside the payload of %d bytes", r.Offset, r.Length, s.o.Bytes)
-		}
-	}
-	before := s.ranks[e.Rank].stored
-	after := before
-	for _, r := range e.Ranges {
-		if after = after.Add(r); len(after) > MaxRanges {
-			return nil, refuse("bad_request", "what is stored would be in more than %d pieces", MaxRanges)
-		}
-	}
-	if after.Bytes() == before.Bytes() {
+	if after.Bytes() == s.stored[e.Rank].Bytes() {
 		return nil, nil
 	}
-	s.ranks[e.Rank].stored = after
+	s.stored[e.Rank], s.stale = after, true
 	if s.state == Sending {
 		s.renew(now)
 	}
 	return s.pump(now, nil), nil
+}
+
+// addStored gives what a rank has stored with a report.
+func (s *Sender) addStored(e Stored) (Set, error) {
+	if e.Rank < 0 || e.Rank >= len(s.stored) {
+		return nil, refuse("bad_request", "the engine has no rank %d", e.Rank)
+	}
+	after := s.stored[e.Rank]
+	for _, r := range e.Ranges {
+		if r.Length < 0 || r.Offset < 0 || r.Offset > math.MaxInt64-r.Length || !s.o.Own[e.Rank].Has(r) {
+			return nil, refuse("bad_request", "stored range [%d, +%d) lies outside what rank %d stores of the payload", r.Offset, r.Length, e.Rank)
+		}
+		if after = after.Add(r); len(after) > MaxRanges {
+			return nil, refuse("bad_request", "what is stored would be in more than %d pieces", MaxRanges)
+		}
+	}
+	return after, nil
 }
 
 func (s *Sender) onDown(now Instant, e PeerDown) []Effect {
@@ -250,9 +289,7 @@ func (s *Sender) onDown(now Instant, e PeerDown) []Effect {
 		return nil
 	}
 	s.peer = 0
-	for i := range s.ranks {
-		s.ranks[i].granted, s.ranks[i].todo, s.ranks[i].credit = nil, nil, 0
-	}
+	s.look(s.view)
 	if s.offer != nil {
 		s.state, s.deadline = Offered, now.Add(s.o.Timeouts.Return)
 	}
@@ -289,7 +326,9 @@ func (s *Sender) pump(now Instant, out []Effect) []Effect {
 		r := &s.ranks[s.next]
 		c, ok := r.chunk(s.o.MaxChunk, s.inflight > 0)
 		if !ok {
-			idle++
+			if idle++; idle == len(s.ranks) && s.owes() && s.refresh() {
+				idle = 0 // once: there is nothing newer then
+			}
 		} else {
 			idle = 0
 			r.todo = r.todo.Sub(Set{c})
@@ -298,7 +337,7 @@ func (s *Sender) pump(now Instant, out []Effect) []Effect {
 		}
 		s.next = (s.next + 1) % len(s.ranks)
 	}
-	all := s.inflight == 0 && !slices.ContainsFunc(s.ranks, func(r sendRank) bool { return len(r.todo) > 0 })
+	all := s.inflight == 0 && !s.owes()
 	switch {
 	case !all:
 		s.state = Sending
@@ -308,11 +347,16 @@ func (s *Sender) pump(now Instant, out []Effect) []Effect {
 	return out
 }
 
+// owes reports whether something was granted and not yet handed to a stream.
+func (s *Sender) owes() bool {
+	return slices.ContainsFunc(s.ranks, func(r sendRank) bool { return len(r.todo) > 0 })
+}
+
 func (r *sendRank) chunk(limit int64, busy bool) (kvcache.Range, bool) {
 	if len(r.todo) == 0 {
 		return kvcache.Range{}, false
 	}
-	can := r.todo.And(r.granted.Prefix(r.credit)).And(r.stored)
+	can := r.todo.And(r.granted.Prefix(r.credit)).And(r.available)
 	for _, c := range can {
 		if c.Length >= limit {
 			return kvcache.Range{Offset: c.Offset, Length: limit}, true

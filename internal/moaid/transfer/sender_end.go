@@ -1,7 +1,5 @@
 package transfer
 
-import "slices"
-
 func (s *Sender) expire(now Instant) []Effect {
 	e := Ended{Expired, CodeDeadline, "no progress in state " + string(s.state)}
 	switch {
@@ -32,8 +30,14 @@ func (s *Sender) finish(now Instant, e Ended, tell bool) []Effect {
 	return s.free(now, out)
 }
 
+// storing reports whether a worker may still be writing.
 func (s *Sender) storing() bool {
-	return slices.ContainsFunc(s.ranks, func(r sendRank) bool { return r.stored.Bytes() < s.o.Bytes })
+	for rank, own := range s.o.Own {
+		if s.stored[rank].Bytes() < own.Bytes() {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Sender) free(now Instant, out []Effect) []Effect {
@@ -59,14 +63,11 @@ func (s *Sender) after(now Instant, ev Event) ([]Effect, error) {
 			s.chunks++
 		}
 	case Stored:
-		if e.Rank < 0 || e.Rank >= len(s.ranks) {
-			return out, refuse("bad_request", "the engine has no rank %d", e.Rank)
+		after, err := s.addStored(e)
+		if err != nil {
+			return out, err
 		}
-		for _, r := range e.Ranges {
-			if r.Length > 0 && r.Offset >= 0 && r.Offset <= s.o.Bytes-r.Length && len(s.ranks[e.Rank].stored) < MaxRanges {
-				s.ranks[e.Rank].stored = s.ranks[e.Rank].stored.Add(r)
-			}
-		}
+		s.stored[e.Rank] = after
 		if !s.freed && !s.storing() {
 			out = s.free(now, out)
 		}

@@ -8,11 +8,11 @@ import (
 
 func offeredSender(t *testing.T, bytes int64) *Sender {
 	t.Helper()
-	s := NewSender(1, SenderOptions{Tokens: 10, Ranks: 1, Bytes: bytes, MaxChunk: 100, Window: 2, Timeouts: DefaultTimeouts()})
+	s := NewSender(1, SenderOptions{Tokens: 10, Own: whole(1, bytes), MaxChunk: 100, Window: 2, Timeouts: DefaultTimeouts()})
 	for _, ev := range []Event{
 		Offer{Tokens: 10, Hash: "h"},
 		Stored{Ranges: []kvcache.Range{{Offset: 0, Length: bytes}}},
-		PeerClaim{Session: 1, Claimant: "d/decode", Lifetime: 1 << 40},
+		PeerClaim{Session: 1, Claimant: "d/decode", Lifetime: 1 << 40, View: alike(1, bytes)},
 	} {
 		if _, err := s.Step(2, ev); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestLateFailuresOfALostSessionWakeTheSender(t *testing.T) {
 		t.Fatalf("%d chunks with a window of 2", len(old))
 	}
 	step(PeerDown{Session: 1})
-	step(PeerClaim{Session: 2, Claimant: "d/decode", Lifetime: 1 << 40})
+	step(PeerClaim{Session: 2, Claimant: "d/decode", Lifetime: 1 << 40, View: alike(1, 400)})
 	if got := chunks(step(PeerGrant{Session: 2, Ranges: all, Credit: 400})); len(got) != 0 {
 		t.Fatalf("chunks beyond the window: %v", got)
 	}
@@ -75,7 +75,7 @@ func TestRangesAreBounded(t *testing.T) {
 	if _, ok := out[0].(Violation); !ok {
 		t.Errorf("%v", out)
 	}
-	s = NewSender(1, SenderOptions{Tokens: 10, Ranks: 1, Bytes: size, MaxChunk: 100, Window: 2, Timeouts: DefaultTimeouts()})
+	s = NewSender(1, SenderOptions{Tokens: 10, Own: whole(1, size), MaxChunk: 100, Window: 2, Timeouts: DefaultTimeouts()})
 	if _, err := s.Step(2, Stored{Ranges: many}); err == nil {
 		t.Error("more pieces than the bound were taken")
 	}

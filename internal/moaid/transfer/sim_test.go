@@ -43,7 +43,8 @@ func TestSim(t *testing.T) {
 }
 
 const (
-	simBytes = 2048 // payload of a rank
+	simSplit = 4096 // bytes of the model that are divided over ranks
+	simSame  = 512  // bytes that each rank has alike
 	simLimit = 3000 // in-flight budget of the decode engine
 )
 
@@ -85,7 +86,8 @@ type simWorld struct {
 
 // simID is everything about one id: both machines, both engines and the bytes.
 type simID struct {
-	n, ranks, tokens, from    int
+	n, sources, ranks         int // of the prefill and of the decode engine
+	tokens, from              int
 	hash, dhash               string
 	p                         *Sender
 	d                         *Receiver
@@ -93,17 +95,64 @@ type simID struct {
 	pEnded, pFreed, pMade     int
 	dEnded, dFreed            int
 	got                       [][]byte
+	have                      []bool // bytes of the model that some worker has stored
 	loading, wanted, reserved bool
 }
 
-func content(id, rank int, off int64) byte { return byte(id*31 + rank*7 + int(off)*13 + int(off>>8)*5) }
+// content is a byte of the model's state, wherever it lies.
+func content(id int, at int64) byte { return byte(id*31 + int(at)*13 + int(at>>8)*5) }
 
-func simNeed(tokens, from int) ([]kvcache.Range, error) {
-	if from >= tokens {
-		return nil, nil
+// simAt is what of the model a payload byte of one of n ranks is.
+func simAt(rank, n int, off int64) int64 {
+	part := int64(simSplit / n)
+	if off < part {
+		return int64(rank)*part + off
 	}
-	skip := int64(from/10) * 256
-	return []kvcache.Range{{Offset: skip, Length: simBytes - 512 - skip}, {Offset: simBytes - 512, Length: 512}}, nil
+	return simSplit + off - part
+}
+
+func simBytes(ranks int) int64 { return int64(simSplit/ranks + simSame) }
+
+// simOwn: what all ranks have alike is the first one's.
+func simOwn(ranks int) []Set {
+	out := make([]Set, ranks)
+	for i := range out {
+		out[i] = Set{{Offset: 0, Length: int64(simSplit / ranks)}}
+	}
+	out[0] = Set{{Offset: 0, Length: simBytes(ranks)}}
+	return out
+}
+
+func simNeed(ranks int) func(tokens, from int) ([]kvcache.Range, error) {
+	part := int64(simSplit / ranks)
+	return func(tokens, from int) ([]kvcache.Range, error) {
+		if from >= tokens {
+			return nil, nil
+		}
+		skip := int64(from/10) * part / 8
+		return []kvcache.Range{{Offset: skip, Length: part - skip}, {Offset: part, Length: simSame}}, nil
+	}
+}
+
+// simView is how an engine of some ranks sees the bytes of one of others.
+func simView(sources, ranks int) View {
+	return View{Ranks: ranks, Bytes: simBytes(ranks), Available: func(stored []Set) []Set {
+		from, to := int64(simSplit/sources), int64(simSplit/ranks)
+		out := make([]Set, ranks)
+		for src, set := range stored {
+			split, same := set.And(Set{{Offset: 0, Length: from}}), set.And(Set{{Offset: from, Length: simSame}})
+			for dst := range out {
+				for _, r := range split {
+					lo, hi := max(r.Offset+int64(src)*from, int64(dst)*to), min(end(r)+int64(src)*from, int64(dst+1)*to)
+					out[dst] = out[dst].Add(kvcache.Range{Offset: lo - int64(dst)*to, Length: hi - lo})
+				}
+				for _, r := range same {
+					out[dst] = out[dst].Add(kvcache.Range{Offset: r.Offset - from + to, Length: r.Length})
+				}
+			}
+		}
+		return out
+	}}
 }
 
 func (w *simWorld) after(d time.Duration, do func()) {
@@ -215,6 +264,12 @@ func (w *simWorld) tick(at Instant, do func()) {
 
 func (w *simWorld) chunk(x *simID, p *Sender, e SendChunk) {
 	failed := e.Session != w.session
+	for o := e.Offset; o < e.Offset+e.Length; o++ {
+		if !x.have[simAt(e.Rank, x.ranks, o)] {
+			w.fail("id %d: byte %d of rank %d was sent before it was stored", x.n, o, e.Rank)
+			return
+		}
+	}
 	damaged := w.faulty && w.chance(0.002)
 	w.after(w.delay(5*time.Millisecond), func() {
 		if x.p == p {
@@ -234,11 +289,22 @@ func (w *simWorld) chunk(x *simID, p *Sender, e SendChunk) {
 		}
 		if x.dFreed == 0 {
 			for o := e.Offset; o < e.Offset+e.Length; o++ {
-				x.got[e.Rank][o] = content(x.n, e.Rank, o)
+				x.arrive(e.Rank, o)
 			}
 		}
 		w.stepD(x, ChunkVerified(e))
 	})
+}
+
+// arrive writes a byte, and what other ranks have alike to these too.
+func (x *simID) arrive(rank int, o int64) {
+	b := content(x.n, simAt(rank, x.ranks, o))
+	x.got[rank][o] = b
+	if rank == 0 && o >= int64(simSplit/x.ranks) {
+		for _, g := range x.got {
+			g[o] = b
+		}
+	}
 }
 
 func (w *simWorld) stepD(x *simID, ev Event) {
@@ -259,7 +325,7 @@ func (w *simWorld) stepD(x *simID, ev Event) {
 func (w *simWorld) effectD(x *simID, e Effect) {
 	switch e := e.(type) {
 	case SendClaim:
-		w.control(e.Session, func() { w.claimAtP(x, PeerClaim{e.Session, "d/decode", 60 * time.Second}) })
+		w.control(e.Session, func() { w.claimAtP(x, PeerClaim{e.Session, "d/decode", 60 * time.Second, simView(x.sources, x.ranks)}) })
 	case SendGrant:
 		w.control(e.Session, func() { w.stepP(x, PeerGrant{e.Session, e.Rank, e.Ranges, e.Credit}) })
 	case SendCredit:
@@ -307,11 +373,14 @@ func (w *simWorld) checkCommit(x *simID) {
 	if x.hash != x.dhash {
 		w.fail("id %d committed with another prompt's bytes", x.n)
 	}
-	rs, _ := simNeed(x.tokens, x.d.From())
+	if moved, _ := x.d.Moved(); moved != x.d.Expected() {
+		w.fail("id %d committed with %d of %d bytes", x.n, moved, x.d.Expected())
+	}
+	rs, _ := simNeed(x.ranks)(x.tokens, x.d.From())
 	for rank := range x.got {
 		for _, r := range rs {
 			for o := r.Offset; o < end(r); o++ {
-				if x.got[rank][o] != content(x.n, rank, o) {
+				if x.got[rank][o] != content(x.n, simAt(rank, x.ranks, o)) {
 					w.fail("id %d committed with wrong byte %d of rank %d", x.n, o, rank)
 					return
 				}
@@ -323,7 +392,7 @@ func (w *simWorld) checkCommit(x *simID) {
 func runSim(seed uint64, outcomes map[string]int) []string {
 	w := &simWorld{rng: rand.New(rand.NewPCG(seed, 7)), faulty: true, now: 1}
 	for n := range 12 {
-		x := &simID{n: n, ranks: 1 + w.rng.IntN(2), tokens: 70, hash: "h", dhash: "h"}
+		x := &simID{n: n, sources: 1 << w.rng.IntN(3), ranks: 1 << w.rng.IntN(3), tokens: 70, hash: "h", dhash: "h", have: make([]bool, simSplit+simSame)}
 		x.from = w.rng.IntN(4) * 20
 		if w.chance(0.1) {
 			x.from = 70
@@ -332,7 +401,7 @@ func runSim(seed uint64, outcomes map[string]int) []string {
 			x.dhash = "other"
 		}
 		for range x.ranks {
-			x.got = append(x.got, make([]byte, simBytes))
+			x.got = append(x.got, make([]byte, simBytes(x.ranks)))
 		}
 		w.ids = append(w.ids, x)
 		w.script(x)

@@ -75,7 +75,7 @@ func (w *simWorld) allocate() {
 // script schedules what the engines and operators do with an id.
 func (w *simWorld) script(x *simID) {
 	start := w.delay(20 * time.Second)
-	opts := SenderOptions{Tokens: x.tokens, Ranks: x.ranks, Bytes: simBytes, MaxChunk: 256, Window: 4, Timeouts: DefaultTimeouts()}
+	opts := SenderOptions{Tokens: x.tokens, Own: simOwn(x.sources), MaxChunk: 256, Window: 4, Timeouts: DefaultTimeouts()}
 	w.after(start, func() {
 		x.p, x.reserved = NewSender(w.now, opts), true
 		x.pMade++
@@ -87,14 +87,19 @@ func (w *simWorld) script(x *simID) {
 	if !w.chance(0.05) {
 		w.after(start+w.delay(5*time.Second), func() { w.stepP(x, Offer{x.tokens, x.hash}) })
 	}
-	for rank := range x.ranks {
-		at := start
-		for off := int64(0); off < simBytes; {
-			n := min(1+w.rng.Int64N(700), simBytes-off)
+	for rank, own := range simOwn(x.sources) {
+		at, all := start, own.Bytes()
+		for off := int64(0); off < all; {
+			n := min(1+w.rng.Int64N(700), all-off)
 			at += w.delay(400 * time.Millisecond)
 			r := kvcache.Range{Offset: off, Length: n}
 			if !w.chance(0.01) {
-				w.after(at, func() { w.stepP(x, Stored{rank, []kvcache.Range{r}}) })
+				w.after(at, func() {
+					for o := r.Offset; o < end(r); o++ {
+						x.have[simAt(rank, x.sources, o)] = true
+					}
+					w.stepP(x, Stored{rank, []kvcache.Range{r}})
+				})
 			}
 			off += n
 		}
@@ -119,7 +124,7 @@ func (w *simWorld) claim(x *simID) {
 	if w.chance(0.5) {
 		c = &Claim{x.tokens, x.dhash, x.from}
 	}
-	x.d = NewReceiver(w.now, ReceiverOptions{Ranks: x.ranks, Need: simNeed, Timeouts: DefaultTimeouts()}, c)
+	x.d = NewReceiver(w.now, ReceiverOptions{Ranks: x.ranks, Need: simNeed(x.ranks), Own: func(int) ([]Set, error) { return simOwn(x.ranks), nil }, Timeouts: DefaultTimeouts()}, c)
 	x.wanted = true
 	if w.session != 0 {
 		w.stepD(x, PeerUp{w.session, w.instance})

@@ -127,7 +127,7 @@ type (
 		Code    Code
 		Detail  string
 	}
-	// SendChunk asks to send payload bytes of a rank; the answer is [ChunkSent].
+	// SendChunk asks to send payload bytes of a rank of the claimant; the answer is [ChunkSent].
 	SendChunk struct {
 		Session Session
 		Rank    int
@@ -228,7 +228,7 @@ type (
 		Tokens int
 		Hash   string
 	}
-	// Stored says that a rank's payload bytes are in the pages.
+	// Stored says that payload bytes of a rank of the engine are in the pages.
 	Stored struct {
 		Rank   int
 		Ranges []kvcache.Range
@@ -240,8 +240,9 @@ type (
 		Session  Session
 		Claimant string // node/engine
 		Lifetime time.Duration
+		View     View // of the claimant
 	}
-	// PeerGrant is the peer's GRANT.
+	// PeerGrant is the peer's GRANT, for a rank of the claimant.
 	PeerGrant struct {
 		Session Session
 		Rank    int
