@@ -17,7 +17,7 @@ var ErrDown = errors.New("no session with the KV daemon")
 // Identity says who opens a session.
 type Identity struct {
 	Path  string // of the daemon's socket
-	Hello Hello  // engine, generation, kind, ranks and sizes, fingerprint
+	Hello Hello  // engine, generation, kind, ranks and sizes, fingerprint; the version is the client's
 }
 
 // hooks is what a kind of session adds to the connection.
@@ -77,6 +77,7 @@ func newSession(id Identity, h hooks, log *slog.Logger) *session {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	id.Hello.Version = Version
 	return &session{id: id, hooks: h, log: log.With("session", string(id.Hello.Session), "rank", id.Hello.Rank, "data_rank", id.Hello.DataRank), lastErr: ErrDown}
 }
 

@@ -130,7 +130,23 @@ func (c *SchedulerClient) Withdraw(id, reason string) {
 		t.withdraw = &Withdraw{ID: id, Reason: reason}
 	}
 	c.mu.Unlock()
-	c.s.start(&Withdraw{ID: id, Reason: reason}, nil, func(*OK, *os.File, error) {})
+	c.s.start(&Withdraw{ID: id, Reason: reason}, nil, c.withdrawn(id))
+}
+
+// withdrawn ends an id that the daemon does not know: it was withdrawn before
+// there were pages for it, so that no event will tell its end.
+func (c *SchedulerClient) withdrawn(id string) func(*OK, *os.File, error) {
+	return func(_ *OK, _ *os.File, err error) {
+		if !errors.Is(err, &Error{Code: CodeUnknownID}) {
+			return
+		}
+		c.mu.Lock()
+		if t := c.sends[id]; t != nil && t.withdraw != nil && t.Ended == nil {
+			t.NoRoom, t.Ended = false, &Released{T: TypeReleased, ID: id, Outcome: Withdrawn, Reason: t.withdraw.Reason}
+		}
+		c.mu.Unlock()
+		c.notify()
+	}
 }
 
 func (c *SchedulerClient) sendRefused(id string) func(*OK, *os.File, error) {
@@ -240,7 +256,7 @@ func (c *SchedulerClient) event(r Reply) {
 	switch m := r.(type) {
 	case *Room:
 		for id, t := range c.sends {
-			if t.NoRoom {
+			if t.NoRoom && t.withdraw == nil {
 				retry = append(retry, id)
 			}
 		}
@@ -268,15 +284,15 @@ func (c *SchedulerClient) open(_ context.Context, _ *OK, restarted bool) error {
 	c.mu.Lock()
 	var again []Request
 	var reserve []string
+	var withdraw []Withdraw
 	var claims []Claim
 	for id, t := range c.sends {
 		switch {
 		case t.Ended != nil || t.Err != nil:
-		case restarted && t.Extents != nil:
+		case restarted && (t.Extents != nil || t.withdraw != nil):
 			t.Ended = &Released{T: TypeReleased, ID: id, Outcome: Aborted, Reason: "the KV daemon was restarted"}
-		case t.withdraw != nil && !restarted:
-			w := *t.withdraw
-			again = append(again, &w)
+		case t.withdraw != nil:
+			withdraw = append(withdraw, *t.withdraw)
 		case t.Extents == nil:
 			reserve = append(reserve, id)
 		case t.offer != nil:
@@ -302,6 +318,9 @@ func (c *SchedulerClient) open(_ context.Context, _ *OK, restarted bool) error {
 	c.mu.Unlock()
 	for _, r := range again {
 		c.s.start(r, nil, func(*OK, *os.File, error) {})
+	}
+	for _, w := range withdraw {
+		c.s.start(&w, nil, c.withdrawn(w.ID))
 	}
 	for _, id := range reserve {
 		c.sendReserve(id)

@@ -71,8 +71,12 @@ func (w *WorkerClient) Arena(instance string, f func(mem []byte) error) error {
 	return f(w.arena)
 }
 
-// Stored tells the daemon which payload bytes lie in the arena. It does not wait.
+// Stored tells the daemon which payload bytes of this rank's own lie in the
+// arena. It does not wait. A rank that has nothing of its own need not call it.
 func (w *WorkerClient) Stored(id string, ranges []kvcache.Range) {
+	if len(ranges) == 0 {
+		return
+	}
 	w.mu.Lock()
 	w.stored[id] = append(w.stored[id], ranges...)
 	w.mu.Unlock()
