@@ -70,7 +70,7 @@ func desire(fleetName string, k engines.Kind, s engines.Spec, node fleet.Coordin
 	}
 	d.registration = api.Engine{
 		Name: s.Name, Unit: unit, HTTPSocket: d.place.HTTPSocket, EngineRole: string(s.Role), Fingerprint: d.fingerprint,
-		StagingBytes: s.StagingBytes, MaxInFlight: s.MaxInFlight, OnTransferFailure: string(s.OnTransferFailure),
+		DataSize: s.Parallel.Data, StagingBytes: s.StagingBytes, MaxInFlight: s.MaxInFlight, OnTransferFailure: string(s.OnTransferFailure),
 	}
 	return d, nil
 }

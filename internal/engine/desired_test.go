@@ -91,7 +91,7 @@ func TestRecordIsReadBack(t *testing.T) {
 	if string(back.service.Config.Content) != string(d.service.Config.Content) {
 		t.Errorf("got\n%s\nwant\n%s", back.service.Config.Content, d.service.Config.Content)
 	}
-	if !m.KVCache.IsNull() || !m.Runtime.IsNull() || !m.Staging.IsNull() || m.Ingest.IsNull() {
+	if !m.KVCache.IsNull() || !m.Runtime.IsNull() || !m.Staging.IsNull() || m.Ingest.IsNull() || !m.Parallel.IsNull() {
 		t.Error("defaults are not null, or a set value is")
 	}
 	for _, bad := range []string{"", "{}", "[]"} {
@@ -114,6 +114,11 @@ func TestRegistrationStatus(t *testing.T) {
 		if s := registrationStatus(got, want); s != word {
 			t.Errorf("got %s, want %s", s, word)
 		}
+	}
+	replicas := want
+	replicas.DataSize = 2
+	if !needsRestart(replicas, want) {
+		t.Error("replicas come without a restart")
 	}
 	role := want
 	role.EngineRole = "both"

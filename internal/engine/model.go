@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -23,6 +22,7 @@ type model struct {
 	Kind              types.String   `tfsdk:"kind"`
 	Role              types.String   `tfsdk:"role"`
 	Model             types.Object   `tfsdk:"model"`
+	Preset            types.String   `tfsdk:"preset"`
 	Parallel          types.Object   `tfsdk:"parallel"`
 	GPUs              types.List     `tfsdk:"gpus"`
 	KVCache           types.Object   `tfsdk:"kv_cache"`
@@ -52,7 +52,7 @@ var installedType = types.ObjectType{AttrTypes: map[string]attr.Type{
 // cache depend on. The node may still be: only its name matters to them.
 func (m model) specKnown(ctx context.Context) bool {
 	for _, v := range []attr.Value{
-		m.Name, m.Kind, m.Role, m.Model, m.Parallel, m.GPUs, m.KVCache, m.KVConnector, m.Runtime, m.Staging, m.Ingest,
+		m.Name, m.Kind, m.Role, m.Model, m.Preset, m.Parallel, m.GPUs, m.KVCache, m.KVConnector, m.Runtime, m.Staging, m.Ingest,
 		m.OnTransferFailure, m.ExtraArgs, m.Reference,
 	} {
 		t, err := v.ToTerraformValue(ctx)
@@ -75,15 +75,20 @@ func (m model) spec(k engines.Kind) (engines.Spec, error) {
 	}
 	s := engines.Spec{
 		Name: m.Name.ValueString(), Kind: m.Kind.ValueString(), Role: engines.Role(m.Role.ValueString()),
+		Preset:    m.Preset.ValueString(),
 		Model:     engines.Model{ID: text(m.Model, "id"), Path: text(m.Model, "path"), Revision: text(m.Model, "revision"), Config: text(m.Model, "config")},
 		Parallel:  engines.Parallel{Tensor: number(m.Parallel, "tensor"), Data: number(m.Parallel, "data"), Expert: number(m.Parallel, "expert")},
-		KVCache:   engines.KVCache{DType: text(m.KVCache, "dtype"), BlockSize: number(m.KVCache, "block_size")},
+		KVCache:   engines.KVCache{DType: text(m.KVCache, "dtype"), BlockSize: number(m.KVCache, "block_size"), Layout: text(m.KVCache, "layout")},
 		Connector: engines.Connector(m.KVConnector.ValueString()),
 		Runtime:   engines.Runtime{Kind: text(m.Runtime, "kind"), Path: text(m.Runtime, "path")},
 
 		StagingBytes: staging, MaxInFlight: inFlight,
 		OnTransferFailure: engines.OnFailure(m.OnTransferFailure.ValueString()),
-		Reference:         engines.Reference{WeightsSeed: seed(m.Reference, "weights_seed"), ClaimFingerprintOf: seed(m.Reference, "claim_fingerprint_of")},
+		Reference: engines.Reference{
+			WeightsSeed: seed(m.Reference, "weights_seed"), ClaimFingerprintOf: seed(m.Reference, "claim_fingerprint_of"),
+			Packing: text(m.Reference, "packing"), Scales: text(m.Reference, "scales"),
+			KernelBlockSize: number(m.Reference, "kernel_block_size"), Padding: number(m.Reference, "padding"),
+		},
 	}
 	for _, e := range m.GPUs.Elements() {
 		if n, ok := e.(types.Int64); ok {
@@ -149,17 +154,19 @@ func fingerprintText(f kvcache.Fingerprint) string {
 	return string(b)
 }
 
-// bytesPerToken is what one more token adds to what travels for a long prompt.
+// bytesPerToken is what one more token adds to what travels for a long prompt,
+// rounded up: a token's part of the blocks that it fills, padding included.
 func bytesPerToken(f kvcache.Fingerprint) int64 {
-	var n int64
+	var block int64 // all layers that keep every token, each head once
 	for i, g := range f.Groups {
 		if g.Kind == kvcache.GroupSliding {
 			continue
 		}
 		copies := int64(min(g.Heads, f.Ranks.Tensor))
-		n += f.PageBytes(i) / int64(f.Storage.BlockSize) * int64(len(g.Layers)) * copies
+		block += f.PageBytes(i) * int64(len(g.Layers)) * copies
 	}
-	return n
+	tokens := int64(f.Storage.BlockSize)
+	return (block + tokens - 1) / tokens
 }
 
 // installedObject writes a status.
@@ -190,90 +197,4 @@ func (m *model) settle() {
 	if m.Ready.IsUnknown() {
 		m.Ready = types.BoolValue(false)
 	}
-}
-
-// setSpec writes what an import found on a host, with null for what is the
-// kind's default, so that a configuration that leaves it out sees no change.
-func (m *model) setSpec(ctx context.Context, s engines.Spec, k engines.Kind) {
-	def := k.Defaults(engines.Spec{Name: s.Name, Kind: s.Kind, Role: s.Role, Model: s.Model})
-	attrs := resourceSchema(ctx).Type().(types.ObjectType).AttrTypes //nolint:forcetypeassert // by construction
-	object := func(name string, values map[string]attr.Value) types.Object {
-		t, ok := attrs[name].(basetypes.ObjectType)
-		if !ok {
-			return types.ObjectNull(nil)
-		}
-		set := false
-		for _, v := range values {
-			set = set || !v.IsNull()
-		}
-		if !set {
-			return types.ObjectNull(t.AttrTypes)
-		}
-		return types.ObjectValueMust(t.AttrTypes, values)
-	}
-	m.Name, m.Kind, m.Role = types.StringValue(s.Name), types.StringValue(s.Kind), types.StringValue(string(s.Role))
-	m.KVConnector, m.OnTransferFailure = types.StringValue(string(s.Connector)), types.StringValue(string(s.OnTransferFailure))
-	m.Model = object("model", map[string]attr.Value{
-		"id": types.StringValue(s.Model.ID), "path": optional(s.Model.Path, ""), "revision": optional(s.Model.Revision, ""), "config": optional(s.Model.Config, ""),
-	})
-	m.Parallel = object("parallel", map[string]attr.Value{
-		"tensor": optionalNumber(s.Parallel.Tensor, def.Parallel.Tensor), "data": optionalNumber(s.Parallel.Data, def.Parallel.Data), "expert": optionalNumber(s.Parallel.Expert, def.Parallel.Expert),
-	})
-	m.KVCache = object("kv_cache", map[string]attr.Value{
-		"dtype": optional(s.KVCache.DType, def.KVCache.DType), "block_size": optionalNumber(s.KVCache.BlockSize, def.KVCache.BlockSize),
-	})
-	path := optional(s.Runtime.Path, def.Runtime.Path)
-	kind := types.StringNull()
-	if !path.IsNull() || s.Runtime.Kind != def.Runtime.Kind {
-		kind = types.StringValue(s.Runtime.Kind)
-	}
-	m.Runtime = object("runtime", map[string]attr.Value{"kind": kind, "path": path})
-	m.Staging = object("staging", map[string]attr.Value{"memory": optionalSize(s.StagingBytes, def.StagingBytes)})
-	m.Ingest = object("ingest", map[string]attr.Value{"max_in_flight": optionalSize(s.MaxInFlight, def.MaxInFlight)})
-	m.Reference = object("reference", map[string]attr.Value{
-		"weights_seed": optionalSeed(s.Reference.WeightsSeed), "claim_fingerprint_of": optionalSeed(s.Reference.ClaimFingerprintOf),
-	})
-	m.GPUs, m.ExtraArgs = types.ListNull(types.Int64Type), types.ListNull(types.StringType)
-	if len(s.GPUs) > 0 {
-		var es []attr.Value
-		for _, g := range s.GPUs {
-			es = append(es, types.Int64Value(int64(g)))
-		}
-		m.GPUs = types.ListValueMust(types.Int64Type, es)
-	}
-	if len(s.ExtraArgs) > 0 {
-		var es []attr.Value
-		for _, a := range s.ExtraArgs {
-			es = append(es, types.StringValue(a))
-		}
-		m.ExtraArgs = types.ListValueMust(types.StringType, es)
-	}
-}
-
-func optional(s, def string) types.String {
-	if s == def {
-		return types.StringNull()
-	}
-	return types.StringValue(s)
-}
-
-func optionalNumber(n, def int) types.Int64 {
-	if n == def {
-		return types.Int64Null()
-	}
-	return types.Int64Value(int64(n))
-}
-
-func optionalSize(n, def int64) quantity.Size {
-	if n == def {
-		return quantity.Size{StringValue: basetypes.NewStringNull()}
-	}
-	return quantity.NewSize(n)
-}
-
-func optionalSeed(n *uint64) types.Int64 {
-	if n == nil {
-		return types.Int64Null()
-	}
-	return types.Int64Value(int64(*n)) // written by us from an int64
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -83,8 +82,10 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 		diags.Append(diagnose.Refusal(subject("plan the engine", node.Coordinates), "Engine cannot be planned", err.Error()+"."))
 		return diags
 	}
-	if diags.Append(fits(s, r.fleet.Node(node.Coordinates))...); diags.HasError() {
-		return diags
+	if node.Name != "" {
+		if diags.Append(r.room(s, node.Coordinates).refusals()...); diags.HasError() {
+			return diags
+		}
 	}
 	if state != nil && state.ID.Equal(plan.ID) && text(state.Installed, "unit") == service.Foreign {
 		if diags.Append(r.refuseForeign(ctx, d, node.Coordinates)...); diags.HasError() {
@@ -114,17 +115,6 @@ func (r *Resource) refuseForeign(ctx context.Context, d desired, c fleet.Coordin
 		return nil
 	}
 	return diag.Diagnostics{diagnose.Error(subject("plan the engine", n.Coordinates()), err)}
-}
-
-// fits refuses staging memory that the node's machine does not have, where somebody has asked it already.
-func fits(s engines.Spec, n *fleet.Node) diag.Diagnostics {
-	var diags diag.Diagnostics
-	f, ok := n.KnownFacts()
-	if ok && f.MemoryBytes > 0 && s.StagingBytes >= f.MemoryBytes {
-		diags.Append(diagnose.AtError(attributePath("staging.memory"), "Too much staging memory", fmt.Sprintf(
-			"%d bytes do not fit into the machine of node %s, which has %d bytes of memory for everything. Ask for less.", s.StagingBytes, n.Coordinates().Name, f.MemoryBytes)))
-	}
-	return diags
 }
 
 // sameStaging compares amounts: another spelling restarts nothing.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 	"github.com/moai-dev/terraform-provider-moai/internal/quantity"
 	"github.com/moai-dev/terraform-provider-moai/internal/timeout"
@@ -41,18 +45,28 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			Optional: true, Computed: true, Default: stringdefault.StaticString(string(engines.RoleBoth)),
 			MarkdownDescription: "`prefill`, `decode` or `both`. Default `both`.",
 		},
-		"model":    modelAttribute(),
+		"model": modelAttribute(),
+		"preset": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString("default"),
+			MarkdownDescription: "Where the format of the KV cache comes from, as far as `kv_cache` and `reference` do not say otherwise. `reference`: " + presetText() +
+				" Default `default`. What came of it is in `effective_args`.",
+		},
 		"parallel": parallelAttribute(),
 		"gpus": schema.ListAttribute{
 			Optional: true, ElementType: types.Int64Type,
-			MarkdownDescription: "Indexes of the accelerators that the engine uses. The kind `reference` uses none.",
-			Validators:          []validator.List{listvalidator.UniqueValues(), listvalidator.ValueInt64sAre(int64validator.AtLeast(0))},
+			MarkdownDescription: "Indexes of the node's accelerators that the engine is placed on: one for each rank (`parallel.tensor` × `parallel.data`). " +
+				"The plan refuses indexes that the node does not have, and those that another engine of the node has. " +
+				"The kind `reference` runs on the CPU all the same: for it they are a label.",
+			Validators: []validator.List{listvalidator.UniqueValues(), listvalidator.ValueInt64sAre(int64validator.AtLeast(0))},
 		},
 		"kv_cache": schema.SingleNestedAttribute{
-			Optional: true, MarkdownDescription: "How the engine keeps its KV. Both ends of a pair must agree in it.",
+			Optional: true, MarkdownDescription: "How the engine keeps its KV. The engines of a pair may differ in it: KV is converted on its way, where that changes no value (see `moai_pd_pair`).",
 			Attributes: map[string]schema.Attribute{
-				"dtype":      schema.StringAttribute{Optional: true, MarkdownDescription: "Data type of K and V. `reference`: `auto` or `bf16`. Default `auto`."},
-				"block_size": schema.Int64Attribute{Optional: true, MarkdownDescription: "Tokens a block. `reference`: 16, 32, 64, 128 or 256. Default `64`."},
+				"dtype": schema.StringAttribute{Optional: true, MarkdownDescription: "Data type of K and V. `reference`: `auto` (the preset's), `bf16`, `fp16`, `fp32`, `fp8` (the one that the preset's " +
+					"accelerator has), `fp8_e4m3fn` or `fp8_e4m3fnuz`. Default `auto`."},
+				"block_size": schema.Int64Attribute{Optional: true, MarkdownDescription: "Tokens a block. `reference`: 16, 32, 64, 128 or 256. Default: the preset's."},
+				"layout": schema.StringAttribute{Optional: true, MarkdownDescription: "Order of the cache in memory, slowest index first: `L` layer, `B` block, `H` head, `N` token, `C` content. " +
+					"`LBHNC` is also called HND, `LBNHC` NHD. `reference`: " + codes(kvcache.Orders()) + ". Default: the preset's."},
 			},
 		},
 		"kv_connector": schema.StringAttribute{
@@ -72,8 +86,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			Attributes: map[string]schema.Attribute{
 				"memory": schema.StringAttribute{
 					Optional: true, CustomType: quantity.SizeType{},
-					MarkdownDescription: "Size such as `\"32GiB\"`, divided over the engine's ranks. The longest prompt's KV must fit in. Default `256MiB`. A change " +
-						"restarts the engine.",
+					MarkdownDescription: "Size such as `\"32GiB\"`, divided over the engine's ranks (`parallel.tensor` × `parallel.data`). Each part must hold its rank's share of the longest prompt's KV. " +
+						"Default `256MiB`, or 16 MiB a rank if that is more. A change restarts the engine.",
 				},
 			},
 		},
@@ -148,14 +162,16 @@ func modelAttribute() schema.Attribute {
 func parallelAttribute() schema.Attribute {
 	size := func(what string) schema.Attribute {
 		return schema.Int64Attribute{
-			Optional: true, MarkdownDescription: what + " Default `1`; `reference` has one rank.",
+			Optional: true, MarkdownDescription: what + " Default `1`.",
 			Validators: []validator.Int64{int64validator.Between(1, 1024)},
 		}
 	}
 	return schema.SingleNestedAttribute{
 		Optional: true, MarkdownDescription: "How the engine is spread over accelerators.",
 		Attributes: map[string]schema.Attribute{
-			"tensor": size("Tensor-parallel ranks."), "data": size("Data-parallel ranks."), "expert": size("Expert-parallel ranks."),
+			"tensor": size("Tensor-parallel ranks, over which each layer's heads are divided. The engines of a pair may have different numbers. `reference`: 1, 2, 4 or 8, each a process."),
+			"data":   size("Data-parallel replicas, each with all tensor-parallel ranks and a KV cache of its own. `reference`: 1 to 4."),
+			"expert": size("Expert-parallel ranks. `reference`: 1."),
 		},
 	}
 }
@@ -173,8 +189,48 @@ func referenceAttribute() schema.Attribute {
 					"KV of wrong weights has to change the answers. Never set it otherwise.",
 				Validators: []validator.Int64{int64validator.AtLeast(0)},
 			},
+			"packing": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "How K and V of a page are interleaved: " + codes(kvcache.Packings()) + ". Default: the preset's.",
+			},
+			"scales": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "Factors of an fp8 cache: `none`, `tensor` (one for K and one for V a layer) or `head`. Default: the preset's, and `none` for a cache that is not fp8.",
+			},
+			"kernel_block_size": schema.Int64Attribute{
+				Optional:            true,
+				MarkdownDescription: "Tokens of a block as the attention kernel sees it; divides `kv_cache.block_size`. Default: the same.",
+				Validators:          []validator.Int64{int64validator.AtLeast(1)},
+			},
+			"padding": schema.Int64Attribute{
+				Optional:            true,
+				MarkdownDescription: "Unused bytes at the end of each page, a multiple of 16. Default: the preset's.",
+				Validators:          []validator.Int64{int64validator.Between(0, 1<<20)},
+			},
 		},
 	}
+}
+
+// presetText describes the presets from their values.
+func presetText() string {
+	var parts []string
+	for _, name := range refmodel.FormatNames() {
+		f, err := refmodel.LookupFormat(name)
+		if err != nil {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("`%s` (%s, scales %s, blocks of %d tokens, %s)", name, f.DType, f.Scales, f.BlockSize, f.Order))
+	}
+	return strings.Join(parts, ", ") + "."
+}
+
+// codes lists named values as code.
+func codes[T ~string](vs []T) string {
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		out[i] = "`" + string(v) + "`"
+	}
+	return strings.Join(out, ", ")
 }
 
 func computedAttributes() map[string]schema.Attribute {
@@ -188,7 +244,7 @@ func computedAttributes() map[string]schema.Attribute {
 		},
 		"kv_fingerprint": text("Format and meaning of the KV cache, as JSON. Known at plan, without any host. Engines of a pair must have compatible ones."),
 		"kv_bytes_per_token": schema.Int64Attribute{
-			Computed: true, MarkdownDescription: "Bytes of KV that one more token of a long prompt adds, over all layers that keep every token. Known at plan.",
+			Computed: true, MarkdownDescription: "Bytes of KV that one more token of a long prompt adds to what crosses the network to this engine, over all ranks and all layers that keep every token: each head once, padding included, rounded up. Known at plan.",
 		},
 		"ready": schema.BoolAttribute{Computed: true, MarkdownDescription: "The last apply finished: the engine served and its KV connector was registered."},
 		"installed": schema.SingleNestedAttribute{

@@ -45,7 +45,7 @@ func sameLimit(got, want int64) bool { return got == want || want == 0 }
 // registration has to open them anew under the other: its memory, its cache or
 // its identity is another one.
 func needsRestart(a, b api.Engine) bool {
-	return a.Name != b.Name || a.Unit != b.Unit || a.HTTPSocket != b.HTTPSocket || a.StagingBytes != b.StagingBytes || a.Fingerprint.Hash() != b.Fingerprint.Hash()
+	return a.Name != b.Name || a.Unit != b.Unit || a.HTTPSocket != b.HTTPSocket || a.StagingBytes != b.StagingBytes || max(a.DataSize, 1) != max(b.DataSize, 1) || a.Fingerprint.Hash() != b.Fingerprint.Hash()
 }
 
 // dying reports whether a unit that was just started ended since. base is how

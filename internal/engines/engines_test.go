@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
 
@@ -53,16 +52,30 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"kv_connector", "gives or takes KV", func(s *Spec) { s.Connector = ConnectorNone }},
 		{"runtime.kind", `"existing"`, func(s *Spec) { s.Runtime.Kind = "container" }},
 		{"runtime.path", "absolute", func(s *Spec) { s.Runtime.Path = "moaid-lab" }},
-		{"parallel.tensor", "only 1", func(s *Spec) { s.Parallel.Tensor = 8 }},
-		{"parallel.data", "only 1", func(s *Spec) { s.Parallel.Data = 2 }},
+		{"preset", `"mi300x"`, func(s *Spec) { s.Preset = "b200" }},
+		{"parallel.tensor", "1, 2, 4 or 8", func(s *Spec) { s.Parallel.Tensor = 3 }},
+		{"parallel.tensor", "has 4 query heads", func(s *Spec) { s.Parallel.Tensor = 8 }},
+		{"parallel.data", "1 to 4", func(s *Spec) { s.Parallel.Data = 5 }},
 		{"parallel.expert", "only 1", func(s *Spec) { s.Parallel.Expert = 2 }},
-		{"gpus", "CPU", func(s *Spec) { s.GPUs = []int{0} }},
-		{"kv_cache.dtype", `"bf16"`, func(s *Spec) { s.KVCache.DType = "fp8" }},
-		{"kv_cache.block_size", "16 32 64", func(s *Spec) { s.KVCache.BlockSize = 48 }},
+		{"gpus", "1 accelerators, and the engine has 4 ranks", func(s *Spec) { s.Parallel.Tensor, s.Parallel.Data, s.GPUs = 2, 2, []int{0} }},
+		{"kv_cache.dtype", `"fp8_e4m3fnuz"`, func(s *Spec) { s.KVCache.DType = "fp8_e5m2" }},
+		{"kv_cache.layout", `"LBNHC"`, func(s *Spec) { s.KVCache.Layout = "NHD" }},
+		{"kv_cache.block_size", "16, 32, 64, 128 or 256", func(s *Spec) { s.KVCache.BlockSize = 48 }},
+		{"reference.packing", `"x_packed"`, func(s *Spec) { s.Reference.Packing = "opaque:x" }},
+		{"reference.packing", "and kv_cache.layout LBNHC all heads", func(s *Spec) { s.Reference.Packing, s.KVCache.Layout = "x_packed", "LBNHC" }},
+		{"reference.kernel_block_size", "is 4: packing shuffled", func(s *Spec) { s.Reference.Packing, s.Reference.KernelBlockSize = "shuffled", 4 }},
+		{"reference.scales", `"head"`, func(s *Spec) { s.Reference.Scales = "token" }},
+		{"reference.scales", "or an fp8 dtype", func(s *Spec) { s.Reference.Scales = "tensor" }},
+		{"reference.kernel_block_size", "does not divide kv_cache.block_size 64", func(s *Spec) { s.Reference.KernelBlockSize = 48 }},
+		{"reference.padding", "multiple of 16", func(s *Spec) { s.Reference.Padding = 8 }},
 		{"on_transfer_failure", `"fail"`, func(s *Spec) { s.OnTransferFailure = "retry" }},
 		{"staging.memory", "16 MiB", func(s *Spec) { s.StagingBytes = 100 }},
+		{"staging.memory", "128 MiB: each of the engine's 8 ranks", func(s *Spec) { s.Parallel.Tensor, s.Parallel.Data, s.StagingBytes = 4, 2, 127<<20 }},
 		{"ingest.max_in_flight", "staging.memory", func(s *Spec) { s.MaxInFlight = 1 << 40 }},
 		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--x=1", "--model=y"} }},
+		{"extra_args.0", "kv_cache.dtype", func(s *Spec) { s.ExtraArgs = []string{"--kv-dtype=fp16"} }},
+		{"extra_args.0", "reference.kernel_block_size", func(s *Spec) { s.ExtraArgs = []string{"-kernel-block", "16"} }},
+		{"extra_args.0", "parallel.data", func(s *Spec) { s.ExtraArgs = []string{"--data-parallel=2"} }},
 		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-http-socket"} }},
 		{"extra_args.0", "line break", func(s *Spec) { s.ExtraArgs = []string{"a\nb"} }},
 	} {
@@ -98,39 +111,8 @@ func TestOwnedFlagsAreThoseOfLaunch(t *testing.T) {
 			}
 		}
 	}
-	if len(set) < 8 {
+	if len(set) < 18 {
 		t.Errorf("Launch sets only %v", set)
-	}
-}
-
-func TestFingerprints(t *testing.T) {
-	t.Parallel()
-	verdict := func(p, d Spec) kvcompat.Verdict {
-		fp, err := reference{}.Fingerprint(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fd, err := reference{}.Fingerprint(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kvcompat.Check(fp, fd, kvcompat.Options{})
-	}
-	base := spec(nil)
-	if v := verdict(base, spec(func(s *Spec) { s.Role = RoleDecode; s.Name = "decode-0" })); !v.Allowed() {
-		t.Error(v.Err())
-	}
-	wide := verdict(base, spec(func(s *Spec) { s.Model.ID = "moai/seeded-wide" }))
-	if wide.Allowed() || !slices.ContainsFunc(wide.Reasons, func(r kvcompat.Reason) bool { return r.Attribute == "groups" }) {
-		t.Errorf("got %+v", wide)
-	}
-	other := func(s *Spec) { s.Reference.WeightsSeed = ptr(uint64(7)) }
-	if v := verdict(base, spec(other)); v.Allowed() {
-		t.Error("other weights are compatible")
-	}
-	claims := spec(func(s *Spec) { other(s); s.Reference.ClaimFingerprintOf = ptr(uint64(refmodel.DefaultSeed)) })
-	if v := verdict(base, claims); !v.Allowed() {
-		t.Error(v.Err())
 	}
 }
 

@@ -113,10 +113,15 @@ func quoted(names []string) string {
 	for i, n := range names {
 		q[i] = fmt.Sprintf("%q", n)
 	}
-	if len(q) < 2 {
-		return strings.Join(q, "")
+	return alternatives(q)
+}
+
+// alternatives joins words for a sentence: a, b or c.
+func alternatives(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
 	}
-	return strings.Join(q[:len(q)-1], ", ") + " or " + q[len(q)-1]
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 // oneOf appends a problem if value is none of choices.

@@ -3,7 +3,6 @@ package engines
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,12 +22,6 @@ const (
 	referenceStart   = time.Minute
 )
 
-// referenceBlockSizes are tokens a block.
-var referenceBlockSizes = []int{16, 32, 64, 128, 256}
-
-// referenceDTypes: "auto" is bf16.
-var referenceDTypes = []string{"auto", string(kvcache.BF16)}
-
 func (reference) Name() string { return "reference" }
 
 func (reference) Defaults(s Spec) Spec {
@@ -40,10 +33,7 @@ func (reference) Defaults(s Spec) Spec {
 	def(&s.Parallel.Tensor, 1)
 	def(&s.Parallel.Data, 1)
 	def(&s.Parallel.Expert, 1)
-	def(&s.KVCache.BlockSize, refmodel.DefaultFormat().BlockSize)
-	if s.KVCache.DType == "" {
-		s.KVCache.DType = "auto"
-	}
+	s = formatDefaults(s)
 	if s.Connector == "" {
 		s.Connector = ConnectorMoai
 	}
@@ -54,13 +44,16 @@ func (reference) Defaults(s Spec) Spec {
 		s.Runtime.Path = referenceProgram
 	}
 	if s.StagingBytes == 0 {
-		s.StagingBytes = DefaultStaging
+		s.StagingBytes = defaultStaging(s.Parallel)
 	}
 	if s.OnTransferFailure == "" {
 		s.OnTransferFailure = OnFailureRecompute
 	}
 	return s
 }
+
+// defaultStaging is enough for each rank, in bytes.
+func defaultStaging(p Parallel) int64 { return max(DefaultStaging, int64(MinStaging*p.Ranks())) }
 
 func (k reference) Check(s Spec) []Problem {
 	var ps []Problem
@@ -86,25 +79,12 @@ func (k reference) Check(s Spec) []Problem {
 	if p := s.Runtime.Path; !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\n\x00") {
 		add("runtime.path", "Not an absolute path", "%q must be the absolute path of the engine's program on the host, such as %q.", p, referenceProgram)
 	}
-	for _, f := range []struct {
-		attribute string
-		value     int
-	}{{"parallel.tensor", s.Parallel.Tensor}, {"parallel.data", s.Parallel.Data}, {"parallel.expert", s.Parallel.Expert}} {
-		if f.value != 1 {
-			add(f.attribute, "Parallelism not supported", "The reference engine has one rank: %s is %d, and only 1 works.", f.attribute, f.value)
-		}
-	}
-	if len(s.GPUs) > 0 {
-		add("gpus", "Engine uses no accelerators", "The reference engine runs on the CPU: remove gpus.")
-	}
-	ps = oneOf(ps, "kv_cache.dtype", s.KVCache.DType, "KV data type not supported", referenceDTypes)
-	if !slices.Contains(referenceBlockSizes, s.KVCache.BlockSize) {
-		add("kv_cache.block_size", "Block size not supported", "%d tokens a block are not supported by the reference engine. Use one of %s.",
-			s.KVCache.BlockSize, strings.Trim(fmt.Sprint(referenceBlockSizes), "[]"))
-	}
+	ps = append(ps, checkParallel(s)...)
+	ps = append(ps, checkFormat(s)...)
 	ps = oneOf(ps, "on_transfer_failure", string(s.OnTransferFailure), "Value not supported", OnFailures)
-	if least := int64(MinStaging * max(s.Parallel.Tensor, 1)); s.StagingBytes < least {
-		add("staging.memory", "Too little staging memory", "%d bytes are less than the %d MiB that one block of a prompt may need. Leave it out for %d MiB.", s.StagingBytes, least>>20, DefaultStaging>>20)
+	if least := int64(MinStaging * s.Parallel.Ranks()); s.StagingBytes < least {
+		add("staging.memory", "Too little staging memory", "%d bytes are less than %d MiB: each of the engine's %d ranks gets an equal part, and one block of a prompt may need %d MiB. Leave it out for %d MiB.",
+			s.StagingBytes, least>>20, s.Parallel.Ranks(), MinStaging>>20, defaultStaging(s.Parallel)>>20)
 	}
 	if s.StagingBytes > MaxStaging {
 		add("staging.memory", "Too much staging memory", "%d bytes are more than any host has (%d TiB). Check the unit.", s.StagingBytes, MaxStaging>>40)
@@ -115,43 +95,12 @@ func (k reference) Check(s Spec) []Problem {
 	return append(ps, k.checkExtra(s.ExtraArgs)...)
 }
 
-// checkExtra refuses arguments that belong to attributes, since the last of two
-// would win without the plan's knowing.
-func (reference) checkExtra(args []string) []Problem {
-	var ps []Problem
-	for i, a := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		attribute := fmt.Sprintf("extra_args.%d", i)
-		switch at, owned := referenceFlags[name]; {
-		case strings.ContainsAny(a, "\n\x00"):
-			ps = append(ps, Problem{attribute, "Argument cannot be passed", fmt.Sprintf("%q holds a line break or a NUL byte.", a)})
-		case strings.HasPrefix(a, "-") && owned && at == "":
-			ps = append(ps, Problem{attribute, "Argument is set by the provider", fmt.Sprintf("--%s is what ties the engine to its host. It cannot be changed.", name)})
-		case strings.HasPrefix(a, "-") && owned:
-			ps = append(ps, Problem{attribute, "Argument has an attribute of its own", fmt.Sprintf("Set %s instead of passing --%s.", at, name)})
-		}
-	}
-	return ps
-}
-
-// referenceFlags are the flags that Launch may set, with their synonyms, and the
-// attribute that decides each; "" where nothing but the place does.
-var referenceFlags = map[string]string{
-	"name": "", "node": "", "http-socket": "", "daemon-socket": "", "listen": "", "engine-socket": "",
-	"connector": "kv_connector", "no-kv-connector": "kv_connector",
-	"role": "role", "model": "model.id", "block-size": "kv_cache.block_size",
-	"on-transfer-failure": "on_transfer_failure", "weights-seed": "reference.weights_seed",
-	"claim-fingerprint-of": "reference.claim_fingerprint_of",
-}
-
 func (reference) Fingerprint(s Spec) (kvcache.Fingerprint, error) {
 	m, err := refmodel.Lookup(s.Model.ID)
 	if err != nil {
 		return kvcache.Fingerprint{}, err
 	}
-	f := refmodel.DefaultFormat()
-	f.BlockSize = s.KVCache.BlockSize
-	return m.Fingerprint(reportedSeed(s), f)
+	return m.Fingerprint(reportedSeed(s), formatOf(s))
 }
 
 // reportedSeed is the seed of the weights that the fingerprint speaks of.
@@ -172,9 +121,9 @@ func (reference) Launch(s Spec, p Place) Launch {
 		"--node=" + p.Node,
 		"--role=" + string(s.Role),
 		"--model=" + s.Model.ID,
-		"--block-size=" + strconv.Itoa(s.KVCache.BlockSize),
-		"--http-socket=" + p.HTTPSocket,
 	}
+	args = append(args, formatArgs(s)...)
+	args = append(args, "--http-socket="+p.HTTPSocket)
 	if s.Connector == ConnectorNone {
 		args = append(args, "--connector=none")
 	} else {

@@ -55,8 +55,9 @@ type Spec struct {
 	Kind              string    `json:"kind"`
 	Role              Role      `json:"role"`
 	Model             Model     `json:"model"`
+	Preset            string    `json:"preset"`
 	Parallel          Parallel  `json:"parallel"`
-	GPUs              []int     `json:"gpus,omitempty"`
+	GPUs              []int     `json:"gpus,omitempty"` // indexes of accelerators of the node
 	KVCache           KVCache   `json:"kv_cache"`
 	Connector         Connector `json:"kv_connector"`
 	Runtime           Runtime   `json:"runtime"`
@@ -82,10 +83,15 @@ type Parallel struct {
 	Expert int `json:"expert"`
 }
 
-// KVCache says how an engine keeps its KV. BlockSize is in tokens.
+// Ranks is the number of accelerators: each data-parallel replica has every
+// tensor-parallel rank.
+func (p Parallel) Ranks() int { return max(p.Tensor, 1) * max(p.Data, 1) }
+
+// KVCache says how an engine keeps its KV.
 type KVCache struct {
 	DType     string `json:"dtype"`
-	BlockSize int    `json:"block_size"`
+	BlockSize int    `json:"block_size"` // tokens
+	Layout    string `json:"layout"`     // a kvcache.Order
 }
 
 // Runtime says where an engine's program comes from.
@@ -99,10 +105,15 @@ const RuntimeExisting = "existing"
 
 // Reference holds settings that only the kind "reference" has. Seeds choose
 // weights; ClaimFingerprintOf makes an engine report the fingerprint of another
-// seed, for the control that proves that transferred KV is used.
+// seed, for the control that proves that transferred KV is used. The others are
+// parts of the format that other kinds do not let one choose.
 type Reference struct {
 	WeightsSeed        *uint64 `json:"weights_seed,omitempty"`
 	ClaimFingerprintOf *uint64 `json:"claim_fingerprint_of,omitempty"`
+	Packing            string  `json:"packing,omitempty"`           // a kvcache.Packing
+	Scales             string  `json:"scales,omitempty"`            // a kvcache.ScaleKind
+	KernelBlockSize    int     `json:"kernel_block_size,omitempty"` // tokens
+	Padding            int     `json:"padding,omitempty"`           // bytes a page
 }
 
 // DefaultStaging is the host memory for KV on its way, in bytes.

@@ -31,6 +31,7 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	r.fleet.ExpectGPUs(plan.Name.ValueString(), plan.expectation().GPUCount)
 	if req.State.Raw.IsNull() {
 		r.planCreate(ctx, &plan, resp)
 	} else {
