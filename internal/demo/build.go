@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -41,9 +42,7 @@ func (w Workspace) BuildLab(ctx context.Context) error {
 // InstallProvider links the provider into an unpacked filesystem mirror and
 // writes the CLI configuration that takes this provider from it, and no other.
 func (w Workspace) InstallProvider() error {
-	var include []string
-	for _, host := range registryHosts {
-		dir := filepath.Join(w.Mirror(), host, providerNamespace, providerType, providerVersion, "linux_amd64")
+	for _, dir := range MirrorDirs(w.Mirror(), providerVersion, runtime.GOOS+"_"+runtime.GOARCH) {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return err
 		}
@@ -54,10 +53,29 @@ func (w Workspace) InstallProvider() error {
 		if err := os.Link(w.Bin("terraform-provider-moai"), dst); err != nil {
 			return err
 		}
-		include = append(include, fmt.Sprintf("%q", host+"/"+providerNamespace+"/"+providerType))
 	}
-	list := strings.Join(include, ", ")
-	return os.WriteFile(w.CLIConfig(), fmt.Appendf(nil, `provider_installation {
+	return os.WriteFile(w.CLIConfig(), []byte(MirrorConfig(w.Mirror())), 0o600)
+}
+
+// MirrorDirs are the folders below an unpacked filesystem mirror in which either
+// CLI looks for this provider. target is OS_ARCH.
+func MirrorDirs(mirror, version, target string) []string {
+	var dirs []string
+	for _, host := range registryHosts {
+		dirs = append(dirs, filepath.Join(mirror, host, providerNamespace, providerType, version, target))
+	}
+	return dirs
+}
+
+// MirrorConfig is the text of a CLI configuration that takes this provider from a
+// filesystem mirror, and every other from where it comes from otherwise.
+func MirrorConfig(mirror string) string {
+	var own []string
+	for _, host := range registryHosts {
+		own = append(own, fmt.Sprintf("%q", host+"/"+providerNamespace+"/"+providerType))
+	}
+	list := strings.Join(own, ", ")
+	return fmt.Sprintf(`provider_installation {
   filesystem_mirror {
     path    = %q
     include = [%s]
@@ -66,5 +84,5 @@ func (w Workspace) InstallProvider() error {
     exclude = [%s]
   }
 }
-`, w.Mirror(), list, list), 0o600)
+`, mirror, list, list)
 }
