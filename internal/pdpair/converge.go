@@ -88,15 +88,17 @@ func (c *converger) register(ctx context.Context, former []engineref.Ref, began 
 }
 
 // findings are what the canaries of a pair came to: what is wrong with which
-// engine, and what is not proved yet.
+// engine, what is not proved yet, and what a conversion that loses values did.
 type findings struct {
 	wrong []string
 	open  []string
+	notes []string
 }
 
-// verify sends a canary through every prefill and decode engine. An engine that is
-// not ready leaves its pairs unproved.
-func (c *converger) verify(ctx context.Context) (findings, error) {
+// verify sends a canary through every prefill and decode engine; of an engine with
+// data-parallel replicas, through one of them. An engine that is not ready leaves
+// its pairs unproved.
+func (c *converger) verify(ctx context.Context, cs []crossing) (findings, error) {
 	var f findings
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -120,21 +122,20 @@ func (c *converger) verify(ctx context.Context) (findings, error) {
 			ready[e.ID()] = true
 		}
 	}
-	for _, p := range c.pools.prefill {
-		for _, d := range c.pools.decode {
-			if ready[p.ID()] && ready[d.ID()] {
-				if err := c.one(ctx, p, d, &f); err != nil {
-					return f, err
-				}
+	for _, x := range cs {
+		if ready[x.prefill.ID()] && ready[x.decode.ID()] {
+			if err := c.one(ctx, x, &f); err != nil {
+				return f, err
 			}
 		}
 	}
 	return f, nil
 }
 
-// one sends a canary from p to d.
-func (c *converger) one(ctx context.Context, p, d engineref.Ref, f *findings) error {
-	run, err := newCanary(p, d, c.daemon(p), c.daemon(d))
+// one sends a canary over one crossing.
+func (c *converger) one(ctx context.Context, x crossing, f *findings) error {
+	p, d := x.prefill, x.decode
+	run, err := newCanary(x, c.daemon(p), c.daemon(d))
 	if err != nil {
 		return c.placed(d, err)
 	}
@@ -150,6 +151,8 @@ func (c *converger) one(ctx context.Context, p, d engineref.Ref, f *findings) er
 		f.wrong = append(f.wrong, from+strings.Join(v.Reasons, " "))
 	case v.Outcome == canary.NotYet:
 		f.open = append(f.open, from+strings.Join(v.Reasons, " "))
+	case len(v.Notes) > 0:
+		f.notes = append(f.notes, from+strings.Join(v.Notes, " "))
 	}
 	return nil
 }

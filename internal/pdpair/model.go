@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
 
 // model is the resource as Terraform sees it.
@@ -18,9 +19,30 @@ type model struct {
 	Flex     types.List     `tfsdk:"flex"`
 	Links    types.List     `tfsdk:"links"`
 	Timeouts timeouts.Value `tfsdk:"timeouts"`
-	Model    types.String   `tfsdk:"model"`
-	Verified types.Bool     `tfsdk:"verified"`
-	Ends     types.Map      `tfsdk:"ends"`
+
+	AllowLossy    types.Bool `tfsdk:"allow_lossy"`
+	AllowReleases types.Bool `tfsdk:"allow_releases"`
+
+	Model       types.String `tfsdk:"model"`
+	Conversions types.List   `tfsdk:"conversions"`
+	Verified    types.Bool   `tfsdk:"verified"`
+	Ends        types.Map    `tfsdk:"ends"`
+}
+
+var conversionType = types.ObjectType{AttrTypes: map[string]attr.Type{
+	"prefill": types.StringType, "decode": types.StringType, "class": types.StringType, "what": types.StringType,
+}}
+
+// conversions writes what happens between each prefill and each decode engine.
+func conversions(cs []crossing) types.List {
+	es := make([]attr.Value, len(cs))
+	for i, c := range cs {
+		es[i] = types.ObjectValueMust(conversionType.AttrTypes, map[string]attr.Value{
+			"prefill": types.StringValue(c.prefill.ID()), "decode": types.StringValue(c.decode.ID()),
+			"class": types.StringValue(string(c.verdict.Class)), "what": types.StringValue(c.what()),
+		})
+	}
+	return types.ListValueMust(conversionType, es)
 }
 
 // pools reads engines and links. ok is false while a list of engines is unknown.
@@ -29,6 +51,8 @@ func (m model) pools() (p pools, ok bool) {
 	p.prefill, okP = engineref.DecodeList(m.Prefill)
 	p.decode, okD = engineref.DecodeList(m.Decode)
 	p.linksKnown = !m.Links.IsUnknown()
+	p.optionsKnown = !m.AllowLossy.IsUnknown() && !m.AllowReleases.IsUnknown()
+	p.options = kvcompat.Options{AllowLossy: m.AllowLossy.ValueBool(), AllowReleases: m.AllowReleases.ValueBool()}
 	for _, e := range m.Links.Elements() {
 		p.links = append(p.links, decodeLink(e))
 	}
@@ -90,6 +114,9 @@ func (m *model) settle() {
 	}
 	if m.Ends.IsUnknown() {
 		m.Ends = types.MapNull(types.StringType)
+	}
+	if m.Conversions.IsUnknown() {
+		m.Conversions = types.ListNull(conversionType)
 	}
 }
 

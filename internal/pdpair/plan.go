@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -41,6 +42,7 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 func (m *model) plan(state *model) diag.Diagnostics {
 	var diags diag.Diagnostics
 	m.Verified, m.Ends, m.Model = types.BoolUnknown(), types.MapUnknown(types.StringType), types.StringUnknown()
+	m.Conversions = types.ListUnknown(conversionType)
 	p, ok := m.pools()
 	if !ok {
 		m.ID = m.Name
@@ -62,6 +64,12 @@ func (m *model) plan(state *model) diag.Diagnostics {
 	if p.known() {
 		m.Ends = p.healthyEnds()
 	}
+	if cs, ok := p.crossings(); ok {
+		m.Conversions = conversions(cs)
+		if text := lossText(cs); text != "" {
+			diags.Append(diagnose.AtWarning(path.Root("allow_lossy"), "KV loses values on its way", text))
+		}
+	}
 	if state != nil && p.known() && m.settled(*state, p) {
 		m.Verified = types.BoolValue(true)
 	}
@@ -72,7 +80,7 @@ func (m *model) plan(state *model) diag.Diagnostics {
 // are reached does not matter to that.
 func (m *model) settled(state model, p pools) bool {
 	s, ok := state.pools()
-	if !ok || !state.Verified.ValueBool() || !state.Ends.Equal(m.Ends) || !state.Name.Equal(m.Name) {
+	if !ok || !state.Verified.ValueBool() || !state.Ends.Equal(m.Ends) || !state.Name.Equal(m.Name) || !state.Conversions.Equal(m.Conversions) || s.options != p.options {
 		return false
 	}
 	if len(s.prefill) != len(p.prefill) || len(s.decode) != len(p.decode) {

@@ -8,7 +8,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
 
@@ -18,12 +17,14 @@ type link struct {
 	known bool
 }
 
-// pools are a pair's engines and links. Engines that are not known yet have
-// Known false.
+// pools are a pair's engines and links, and what it allows. Engines that are not
+// known yet have Known false.
 type pools struct {
 	prefill, decode []engineref.Ref
 	links           []link
 	linksKnown      bool
+	options         kvcompat.Options
+	optionsKnown    bool
 }
 
 // fault is something that keeps engines from being a pair. Index is into the
@@ -50,7 +51,8 @@ func (p pools) faults() []fault {
 					"%s is in prefill and in decode. An engine that does both needs no transfer: use two engines, or one without a pair.", pe.ID())})
 				continue
 			}
-			out = append(out, incompatible(i, pe, de)...)
+			_, faults := p.verdict(i, pe, de)
+			out = append(out, faults...)
 			out = append(out, p.unlinked(pe, de)...)
 		}
 	}
@@ -80,29 +82,6 @@ func (p pools) unfit(attribute string, es []engineref.Ref, fits func(engines.Rol
 	return out
 }
 
-// incompatible asks kvcompat about one prefill and one decode engine, the same
-// function that the daemons ask.
-func incompatible(i int, p, d engineref.Ref) []fault {
-	pf, err := kvcache.ParseFingerprint([]byte(p.Fingerprint))
-	if err != nil {
-		return []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", p.ID(), err)}}
-	}
-	df, err := kvcache.ParseFingerprint([]byte(d.Fingerprint))
-	if err != nil {
-		return []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", d.ID(), err)}}
-	}
-	v := kvcompat.Check(pf, df, kvcompat.Options{})
-	if v.Allowed() {
-		return nil
-	}
-	lines := make([]string, len(v.Reasons))
-	for n, r := range v.Reasons {
-		lines[n] = "  - " + r.String()
-	}
-	return []fault{{"prefill", i, "Engines cannot exchange KV", fmt.Sprintf(
-		"The KV that %s writes cannot be read by %s:\n\n%s", p.ID(), d.ID(), strings.Join(lines, "\n"))}}
-}
-
 // unlinked says so when no link joins the nodes of two engines.
 func (p pools) unlinked(a, b engineref.Ref) []fault {
 	if !p.linksKnown {
@@ -110,7 +89,7 @@ func (p pools) unlinked(a, b engineref.Ref) []fault {
 	}
 	if a.Node.Name == b.Node.Name {
 		return []fault{{"links", -1, "Engines share a node", fmt.Sprintf(
-			"%s and %s run on the same node, and links join two nodes. Put one of them on another node.", a.ID(), b.ID())}}
+			"%s and %s run on the same node. KV crosses a link between the daemons of two nodes, and a node has one daemon, so that there is no link between them. Put one of them on another node.", a.ID(), b.ID())}}
 	}
 	for _, l := range p.links {
 		if !l.known || slices.Contains(l.nodes, a.Node.Name) && slices.Contains(l.nodes, b.Node.Name) {
@@ -154,7 +133,7 @@ func (p pools) nodes() []engineref.Ref {
 
 // registration is what the daemon of each node shall hold.
 func (p pools) registration(name string) api.Pair {
-	return api.Pair{Name: name, Prefill: peers(p.prefill), Decode: peers(p.decode)}
+	return api.Pair{Name: name, Prefill: peers(p.prefill), Decode: peers(p.decode), Options: p.options}
 }
 
 func peers(es []engineref.Ref) []api.PeerEngine {
@@ -179,7 +158,7 @@ func judge(got *api.Pair, want api.Pair) string {
 	switch {
 	case got == nil:
 		return stMissing
-	case got.Name != want.Name || !slices.Equal(got.Prefill, want.Prefill) || !slices.Equal(got.Decode, want.Decode):
+	case got.Name != want.Name || !slices.Equal(got.Prefill, want.Prefill) || !slices.Equal(got.Decode, want.Decode) || got.Options != want.Options:
 		return stChanged
 	}
 	return stOK

@@ -15,11 +15,17 @@ import (
 )
 
 func ref(node, name string, role engines.Role, model string) engineref.Ref {
+	return refOf(node, name, role, engines.Spec{Model: engines.Model{ID: model}})
+}
+
+// refOf is an engine of a format.
+func refOf(node, name string, role engines.Role, s engines.Spec) engineref.Ref {
+	model := s.Model.ID
 	k, err := engines.Lookup("reference")
 	if err != nil {
 		panic(err)
 	}
-	f, err := k.Fingerprint(k.Defaults(engines.Spec{Model: engines.Model{ID: model}}))
+	f, err := k.Fingerprint(k.Defaults(s))
 	if err != nil {
 		panic(err)
 	}
@@ -41,7 +47,7 @@ func good() pools {
 			{nodes: []string{"h100-0", "mi300x-0"}, known: true},
 			{nodes: []string{"mi300x-0", "h100-1"}, known: true},
 		},
-		linksKnown: true,
+		linksKnown: true, optionsKnown: true,
 	}
 }
 
@@ -54,10 +60,10 @@ func TestFaults(t *testing.T) {
 		name, at, says string
 		spoil          func(*pools)
 	}{
-		{"other head size", "prefill[1]", "head_dim is 64 on the prefill engine and 32", func(p *pools) {
+		{"other head size", "prefill[1]", "groups", func(p *pools) {
 			p.prefill[1] = ref("h100-1", "p1", engines.RolePrefill, "moai/seeded-wide")
 		}},
-		{"other model", "prefill[0]", "model_hash is", func(p *pools) { p.prefill[0] = ref("h100-0", "p0", engines.RolePrefill, "moai/reciting") }},
+		{"other model", "prefill[0]", "model", func(p *pools) { p.prefill[0] = ref("h100-0", "p0", engines.RolePrefill, "moai/reciting") }},
 		{"prefill that decodes", "prefill[0]", `role = "decode"`, func(p *pools) { p.prefill[0].Role = engines.RoleDecode }},
 		{"decode that prefills", "decode[0]", `role = "prefill"`, func(p *pools) { p.decode[0].Role = engines.RolePrefill }},
 		{"no connector", "decode[0]", `kv_connector = "none"`, func(p *pools) { p.decode[0].Connector = engines.ConnectorNone }},
@@ -68,8 +74,8 @@ func TestFaults(t *testing.T) {
 			p.prefill = p.prefill[:1]
 		}},
 		{"no link", "links", "nodes = [h100-1, mi300x-0]", func(p *pools) { p.links = p.links[:1] }},
-		{"same node", "links", "same node", func(p *pools) { p.prefill[1].Node.Name = "mi300x-0" }},
-		{"damaged fingerprint", "prefill[0]", "model_hash is empty", func(p *pools) { p.prefill[0].Fingerprint = "{}" }},
+		{"same node", "links", "a node has one daemon", func(p *pools) { p.prefill[1].Node.Name = "mi300x-0" }},
+		{"damaged fingerprint", "prefill[0]", "fingerprint version 0", func(p *pools) { p.prefill[0].Fingerprint = "{}" }},
 	} {
 		p := good()
 		c.spoil(&p)
@@ -97,7 +103,7 @@ func TestUnknownIsTolerated(t *testing.T) {
 				p.links[i] = link{}
 			}
 		}
-		p.linksKnown = rapid.Bool().Draw(t, "links known")
+		p.linksKnown, p.optionsKnown = rapid.Bool().Draw(t, "links known"), rapid.Bool().Draw(t, "options known")
 		if fs := p.faults(); len(fs) > 0 {
 			t.Fatalf("%+v", fs)
 		}
@@ -121,9 +127,15 @@ func TestNamesAndRegistration(t *testing.T) {
 	want := p.registration("main")
 	other := p.registration("main")
 	other.Decode[0].Engine = "d1"
-	for word, got := range map[string]*api.Pair{stOK: &want, stChanged: &other, stMissing: nil} {
-		if judge(got, want) != word {
-			t.Errorf("%+v is judged %s, want %s", got, judge(got, want), word)
+	strict := p.registration("main")
+	p.options.AllowLossy = true
+	lossy := p.registration("main")
+	for _, c := range []struct {
+		got  *api.Pair
+		want string
+	}{{&want, stOK}, {&strict, stOK}, {&other, stChanged}, {&lossy, stChanged}, {nil, stMissing}} {
+		if judge(c.got, want) != c.want {
+			t.Errorf("%+v is judged %s, want %s", c.got, judge(c.got, want), c.want)
 		}
 	}
 }

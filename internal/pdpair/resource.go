@@ -126,6 +126,12 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 		m.Name = types.StringValue(p.defaultName())
 	}
 	m.ID, m.Model = m.Name, types.StringValue(p.model())
+	cs, ok := p.crossings()
+	if !ok {
+		diags.AddError("Pair is not known", "The engines or options of the pair are not known at apply. This is a bug in the provider.")
+		return diags
+	}
+	m.Conversions = conversions(cs)
 	planned := m.Verified
 	m.Verified, m.Ends = types.BoolValue(false), p.healthyEnds()
 	m.settle()
@@ -139,7 +145,7 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 		save(*m)
 		return diags
 	}
-	f, err := c.verify(ctx)
+	f, err := c.verify(ctx, cs)
 	if err != nil {
 		save(*m)
 		diags.Append(diagnose.Error(subjectOf("verify the pair", err), err))
@@ -156,6 +162,10 @@ func (r *Resource) apply(ctx context.Context, doing string, m *model, former []e
 		diags.Append(diagnose.AtWarning(path.Root("decode"), "Pair is not verified yet", fmt.Sprintf(
 			"The pair is in place, but not every canary could show that it works. Nothing has to be undone: apply again, and it is verified then.\n\n%s",
 			strings.Join(f.open, "\n"))))
+	}
+	if len(f.notes) > 0 {
+		diags.Append(diagnose.AtWarning(path.Root("allow_lossy"), "KV lost values on its way", fmt.Sprintf(
+			"KV crossed and was used. Since the conversion changes values, answers were not required to be equal:\n\n%s", strings.Join(f.notes, "\n"))))
 	}
 	return diags
 }

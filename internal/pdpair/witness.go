@@ -18,6 +18,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/pdpair/canary"
 )
 
@@ -34,21 +35,31 @@ const (
 type canaryRun struct {
 	prefill, decode   engineref.Ref
 	prefillD, decodeD *client.Client
-	fingerprint       kvcache.Fingerprint
+	fingerprint       kvcache.Fingerprint // of the decode engine, in whose format KV crosses
+	lossy             bool
 	look              engines.Observation
 }
 
-func newCanary(p, d engineref.Ref, pd, dd *client.Client) (*canaryRun, error) {
+func newCanary(x crossing, pd, dd *client.Client) (*canaryRun, error) {
+	p, d := x.prefill, x.decode
 	f, err := kvcache.ParseFingerprint([]byte(d.Fingerprint))
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", d.ID(), err)
+	}
+	pf, err := kvcache.ParseFingerprint([]byte(p.Fingerprint))
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", p.ID(), err)
 	}
 	k, err := engines.Lookup(d.Kind)
 	if err != nil {
 		return nil, err
 	}
-	s := k.Defaults(engines.Spec{Name: d.Name, Kind: d.Kind, Role: d.Role, Model: engines.Model{ID: d.Model}, KVCache: engines.KVCache{BlockSize: f.Storage.BlockSize}})
-	return &canaryRun{prefill: p, decode: d, prefillD: pd, decodeD: dd, fingerprint: f, look: k.Observation(s)}, nil
+	// Several blocks of both ends.
+	blocks := engines.KVCache{BlockSize: max(f.Storage.BlockSize, pf.Storage.BlockSize)}
+	s := k.Defaults(engines.Spec{Name: d.Name, Kind: d.Kind, Role: d.Role, Model: engines.Model{ID: d.Model}, KVCache: blocks})
+	return &canaryRun{
+		prefill: p, decode: d, prefillD: pd, decodeD: dd, fingerprint: f, lossy: x.verdict.Class == kvcompat.Lossy, look: k.Observation(s),
+	}, nil
 }
 
 // run does it. An error means that nothing could be seen.
@@ -102,11 +113,14 @@ func (c *canaryRun) attempt(ctx context.Context) (canary.Evidence, error) {
 	after := c.counters(ctx)
 	e := canary.Evidence{
 		Alone: alone.Tokens, Pair: pair.Tokens, PromptTokens: pair.PromptTokens,
-		Computed: rise(before[0], after[0]), Requests: rise(before[1], after[1]),
+		Computed: rise(before[0], after[0]), Requests: rise(before[1], after[1]), Lossy: c.lossy,
 	}
 	e.Verdict, e.Code = canary.ParseVerdict(verdict)
 	if t != nil {
 		e.State, e.BytesMoved, e.FromToken = t.State, t.BytesMoved, t.FromToken
+	}
+	if sent, err := find(ctx, c.prefillD, id, "send"); err == nil && sent != nil {
+		e.Conversion, e.Clipped, e.Rounded = sent.Conversion, sent.ValuesClipped, sent.ValuesRounded
 	}
 	if p, err := c.fingerprint.PayloadFor(pair.PromptTokens); err == nil {
 		e.BytesExpected = c.fingerprint.WireBytes(p, 0)
@@ -192,15 +206,9 @@ func (c *canaryRun) transfer(ctx context.Context, id string) (*api.Transfer, err
 	bounded, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
 	for {
-		ts, err := c.decodeD.Transfers(ctx)
+		found, err := find(ctx, c.decodeD, id, "receive")
 		if err != nil {
 			return nil, err
-		}
-		var found *api.Transfer
-		for i := range ts {
-			if ts[i].ID == id && ts[i].Direction == "receive" {
-				found = &ts[i]
-			}
 		}
 		if found == nil || found.State == "committed" || found.State == "aborted" {
 			return found, nil
@@ -213,4 +221,18 @@ func (c *canaryRun) transfer(ctx context.Context, id string) (*api.Transfer, err
 			return found, ctx.Err()
 		}
 	}
+}
+
+// find asks a daemon for one transfer; nil if it knows none.
+func find(ctx context.Context, m *client.Client, id, direction string) (*api.Transfer, error) {
+	ts, err := m.Transfers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ts {
+		if ts[i].ID == id && ts[i].Direction == direction {
+			return &ts[i], nil
+		}
+	}
+	return nil, nil
 }

@@ -85,14 +85,14 @@ func TestCanaryOverRealEngines(t *testing.T) {
 			nodes := rig.New(t, rig.Options{Log: slog.New(slog.DiscardHandler)})
 			p, d := realEngine(t, nodes.A, engines.RolePrefill, c.prefill), realEngine(t, nodes.B, engines.RoleDecode, nil)
 			if c.paired {
-				pair := pools{prefill: []engineref.Ref{p}, decode: []engineref.Ref{d}}.registration("main")
+				pair := (pools{prefill: []engineref.Ref{p}, decode: []engineref.Ref{d}}).registration("main")
 				for _, n := range []*rig.Node{nodes.A, nodes.B} {
 					if _, err := n.Manage.PutPair(t.Context(), pair); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			run, err := newCanary(p, d, nodes.A.Manage, nodes.B.Manage)
+			run, err := newCanary(crossing{prefill: p, decode: d}, nodes.A.Manage, nodes.B.Manage)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,14 @@ type Evidence struct {
 	// FromToken is the length of the prefix that the decode engine had already.
 	FromToken int
 
+	// Lossy says that the pair may change values on the way. Then the two answers
+	// need not be equal.
+	Lossy bool
+	// Conversion, Clipped and Rounded are what the prefill daemon says that it did
+	// to how many elements; empty and 0 when it did not say.
+	Conversion       string
+	Clipped, Rounded int64
+
 	State         string // of the transfer at the decode daemon; "" when it knows none
 	BytesMoved    int64  // verified by the decode daemon
 	BytesExpected int64  // from the geometry of the cache
@@ -61,6 +70,7 @@ type Evidence struct {
 type Verdict struct {
 	Outcome Outcome
 	Reasons []string // sentences for the operator; empty when passed
+	Notes   []string // of a pair that may change values: what it came to
 }
 
 // passing are the failure codes of a claim that may be gone at the next try:
@@ -75,15 +85,24 @@ const maxComputed = 1
 func Decide(e Evidence) Verdict {
 	var wrong, open []string
 	// A wrong answer is one whatever else was seen.
-	if len(e.Alone) == 0 {
+	switch {
+	case len(e.Alone) == 0:
 		open = append(open, "The decode engine alone gave no tokens to compare with.")
-	} else if !slices.Equal(e.Alone, e.Pair) {
+	case e.Lossy && len(e.Pair) == 0:
+		open = append(open, "The pair gave no tokens.")
+	case !e.Lossy && !slices.Equal(e.Alone, e.Pair):
 		wrong = append(wrong, difference(e.Alone, e.Pair))
+	}
+	if n := e.Clipped + e.Rounded; n > 0 && !e.Lossy {
+		wrong = append(wrong, fmt.Sprintf("The conversion changed %d values, which this pair does not allow.", n))
 	}
 	switch {
 	case e.Verdict == "ready":
 		w, o := crossed(e)
 		wrong, open = append(wrong, w...), append(open, o...)
+	case e.Verdict == "failed" && e.Code == "inexact":
+		open = append(open, "The KV was not sent (inexact), since it holds values that the decode engine's format cannot hold, so that the decode engine computed the prompt itself. "+
+			"Every such prompt is computed again; allow_lossy = true changes the values instead.")
 	case e.Verdict == "failed" && slices.Contains(passing, e.Code):
 		open = append(open, fmt.Sprintf("The KV did not arrive (%s), so that the decode engine computed the prompt itself.", e.Code))
 	case e.Verdict == "failed":
@@ -93,11 +112,37 @@ func Decide(e Evidence) Verdict {
 	}
 	switch {
 	case len(wrong) > 0:
-		return Verdict{Wrong, append(wrong, open...)}
+		return Verdict{Outcome: Wrong, Reasons: append(wrong, open...)}
 	case len(open) > 0:
-		return Verdict{NotYet, open}
+		return Verdict{Outcome: NotYet, Reasons: open}
 	}
-	return Verdict{Outcome: Passed}
+	v := Verdict{Outcome: Passed}
+	if e.Lossy {
+		v.Notes = agreement(e)
+	}
+	return v
+}
+
+// agreement reports, without judging, how near the answers are.
+func agreement(e Evidence) []string {
+	n := common(e.Alone, e.Pair)
+	first := "The first token is the decode engine's own."
+	if n == 0 {
+		first = fmt.Sprintf("The first token is %s instead of %s.", e.Pair[0], e.Alone[0])
+	}
+	return []string{first,
+		fmt.Sprintf("The first %d of %d tokens agree.", n, len(e.Alone)),
+		fmt.Sprintf("%d values were clipped and %d rounded (%s).", e.Clipped, e.Rounded, cmp.Or(e.Conversion, "the prefill node's daemon did not say how")),
+	}
+}
+
+// common is the length of the common beginning of two answers.
+func common(a, b []string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // crossed judges whether a request whose KV is said to have arrived used it.
@@ -129,10 +174,7 @@ func crossed(e Evidence) (wrong, open []string) {
 
 // difference says where two answers part.
 func difference(alone, pair []string) string {
-	n := 0
-	for n < len(alone) && n < len(pair) && alone[n] == pair[n] {
-		n++
-	}
+	n := common(alone, pair)
 	return fmt.Sprintf("The answer through the pair differs from that of the decode engine alone at token %d of %d: %s instead of %s.",
 		n+1, len(alone), from(pair, n), from(alone, n))
 }

@@ -39,6 +39,13 @@ func TestDecide(t *testing.T) {
 		{"recomputed: transient failure", "did not arrive (deadline)", NotYet, func(e *Evidence) { e.Verdict, e.Code, e.Computed = "failed", "deadline", 1200 }},
 		{"recomputed: refused", "refused (not_paired)", Wrong, func(e *Evidence) { e.Verdict, e.Code, e.Computed = "failed", "not_paired", 1200 }},
 		{"recomputed: unknown reason", "refused (later_code)", Wrong, func(e *Evidence) { e.Verdict, e.Code = "failed", "later_code" }},
+		{"recomputed: values that do not fit", "allow_lossy", NotYet, func(e *Evidence) { e.Verdict, e.Code, e.Computed = "failed", "inexact", 1200 }},
+		{"values changed without leave", "changed 3 values", Wrong, func(e *Evidence) { e.Clipped, e.Rounded = 1, 2 }},
+		{"lossy, all the same", "", Passed, func(e *Evidence) { e.Lossy = true }},
+		{"lossy, other answer", "", Passed, func(e *Evidence) { e.Lossy, e.Pair = true, []string{"x"} }},
+		{"lossy, recomputed", "computed 1200 tokens", Wrong, func(e *Evidence) { e.Lossy, e.Computed = true, 1200 }},
+		{"lossy, without bytes", "0 bytes of KV arrived", Wrong, func(e *Evidence) { e.Lossy, e.BytesMoved = true, 0 }},
+		{"lossy, no answer", "gave no tokens", NotYet, func(e *Evidence) { e.Lossy, e.Pair = true, nil }},
 		{"others on the engine", "2 requests at the same time", NotYet, func(e *Evidence) { e.Requests, e.Computed = 2, 900 }},
 		{"others on the engine that computed nothing", "", Passed, func(e *Evidence) { e.Requests = 2 }},
 		{"no metrics", "do not tell", NotYet, func(e *Evidence) { e.Computed = -1 }},
@@ -64,7 +71,9 @@ func TestPassedNeedsAllControls(t *testing.T) {
 		e := Evidence{
 			Alone: tokens.Draw(t, "alone"), Pair: tokens.Draw(t, "pair"), PromptTokens: 100,
 			Verdict:       rapid.SampledFrom([]string{"ready", "failed", ""}).Draw(t, "verdict"),
-			Code:          rapid.SampledFrom([]string{"", "deadline", "corrupt"}).Draw(t, "code"),
+			Code:          rapid.SampledFrom([]string{"", "deadline", "corrupt", "inexact"}).Draw(t, "code"),
+			Lossy:         rapid.Bool().Draw(t, "lossy"),
+			Rounded:       rapid.Int64Range(0, 1).Draw(t, "rounded"),
 			Computed:      rapid.Int64Range(-1, 3).Draw(t, "computed"),
 			Requests:      rapid.Int64Range(-1, 3).Draw(t, "requests"),
 			State:         rapid.SampledFrom([]string{"", "ready", "committed"}).Draw(t, "state"),
@@ -72,7 +81,8 @@ func TestPassedNeedsAllControls(t *testing.T) {
 			BytesExpected: rapid.Int64Range(0, 2).Draw(t, "expected"),
 		}
 		v := Decide(e)
-		proved := len(e.Alone) > 0 && strings.Join(e.Alone, ",") == strings.Join(e.Pair, ",") && e.Verdict == "ready" &&
+		equal := strings.Join(e.Alone, ",") == strings.Join(e.Pair, ",") && e.Rounded == 0
+		proved := len(e.Alone) > 0 && len(e.Pair) > 0 && (equal || e.Lossy) && e.Verdict == "ready" &&
 			e.State == "committed" && e.BytesMoved == e.BytesExpected && e.BytesExpected > 0 &&
 			e.Computed >= 0 && e.Computed <= 1 && e.Requests >= 1
 		if (v.Outcome == Passed) != proved {
@@ -81,5 +91,26 @@ func TestPassedNeedsAllControls(t *testing.T) {
 		if (v.Outcome == Passed) != (len(v.Reasons) == 0) {
 			t.Fatalf("%v with reasons %q", v.Outcome, v.Reasons)
 		}
+		// How far the answers of a lossy pair agree is always said.
+		if (len(v.Notes) > 0) != (v.Outcome == Passed && e.Lossy) {
+			t.Fatalf("%v, lossy %v, with notes %q", v.Outcome, e.Lossy, v.Notes)
+		}
 	})
+}
+
+func TestAgreementIsReported(t *testing.T) {
+	t.Parallel()
+	e := good()
+	e.Lossy, e.Clipped, e.Rounded, e.Conversion = true, 3, 40, "storage.dtype bf16 → fp8_e4m3fn (lossy)"
+	e.Pair = []string{"t", "x"}
+	notes := strings.Join(Decide(e).Notes, " ")
+	for _, want := range []string{"first token is the decode engine's own", "first 1 of 3 tokens", "3 values were clipped and 40 rounded (storage.dtype bf16 → fp8_e4m3fn (lossy))"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q does not say %q", notes, want)
+		}
+	}
+	e.Pair = []string{"x"}
+	if notes := strings.Join(Decide(e).Notes, " "); !strings.Contains(notes, `first token is x instead of t`) {
+		t.Errorf("got %q", notes)
+	}
 }

@@ -1,0 +1,101 @@
+package pdpair
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
+)
+
+// crossing is what happens to KV between one prefill and one decode engine.
+type crossing struct {
+	prefill, decode engineref.Ref
+	verdict         kvcompat.Verdict
+}
+
+// what says in one line what is converted.
+func (c crossing) what() string {
+	if len(c.verdict.Steps) == 0 {
+		return "none"
+	}
+	steps := make([]string, len(c.verdict.Steps))
+	for i, s := range c.verdict.Steps {
+		steps[i] = s.String()
+	}
+	return strings.Join(steps, ", ")
+}
+
+// losses names what the crossing does not preserve, a line each.
+func (c crossing) losses() []string {
+	var out []string
+	for _, s := range c.verdict.Steps {
+		if s.Class == kvcompat.Lossy {
+			out = append(out, strings.TrimSuffix(fmt.Sprintf("%s: %s", s, s.Note), ": "))
+		}
+	}
+	return out
+}
+
+// verdict asks kvcompat about prefill engine i and a decode engine: the function
+// that the daemons ask, with the same options. While the options are unknown,
+// only what no option allows is refused.
+func (p pools) verdict(i int, pe, de engineref.Ref) (kvcompat.Verdict, []fault) {
+	pf, err := kvcache.ParseFingerprint([]byte(pe.Fingerprint))
+	if err != nil {
+		return kvcompat.Verdict{}, []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", pe.ID(), err)}}
+	}
+	df, err := kvcache.ParseFingerprint([]byte(de.Fingerprint))
+	if err != nil {
+		return kvcompat.Verdict{}, []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", de.ID(), err)}}
+	}
+	o := p.options
+	if !p.optionsKnown {
+		o = kvcompat.Options{AllowLossy: true, AllowReleases: true}
+	}
+	v := kvcompat.Check(pf, df, o)
+	if v.Allowed() {
+		return v, nil
+	}
+	lines := make([]string, len(v.Reasons))
+	for n, r := range v.Reasons {
+		lines[n] = "  - " + r.String()
+	}
+	return v, []fault{{"prefill", i, "Engines cannot exchange KV", fmt.Sprintf(
+		"The KV that %s writes cannot be read by %s:\n\n%s", pe.ID(), de.ID(), strings.Join(lines, "\n"))}}
+}
+
+// crossings gives every prefill engine with every decode engine, in order. ok is
+// false while something that they depend on is unknown. The pools have no faults.
+func (p pools) crossings() (cs []crossing, ok bool) {
+	if !p.known() || !p.optionsKnown {
+		return nil, false
+	}
+	for i, pe := range p.prefill {
+		for _, de := range p.decode {
+			v, _ := p.verdict(i, pe, de)
+			cs = append(cs, crossing{pe, de, v})
+		}
+	}
+	return cs, true
+}
+
+// lossText tells what a pair loses; empty if every value arrives as it was.
+func lossText(cs []crossing) string {
+	var b strings.Builder
+	for _, c := range cs {
+		if c.verdict.Class != kvcompat.Lossy {
+			continue
+		}
+		fmt.Fprintf(&b, "\n\nFrom %s to %s:", c.prefill.ID(), c.decode.ID())
+		for _, l := range c.losses() {
+			b.WriteString("\n  - " + l)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "allow_lossy lets KV be converted although values change, so that answers may differ from those of the decode engine alone. " +
+		"Changed values are counted for each transfer." + b.String()
+}
