@@ -1,8 +1,9 @@
 package kernel
 
 // Attend computes one query head over n keys and values: out is the mean of the
-// values weighted by softmax(q·k·scale). keys is n x len(q); values is blocked,
-// element (d, j) at (d/8*stride+j)*8+d%8. scores is scratch of at least n.
+// values weighted by softmax(q·k·scale). keys is n x len(q); values is n x len(out), a
+// multiple of eight, and blocked: element (d, j) is at (d/8*stride+j)*8+d%8. scores is
+// scratch of at least n.
 func Attend(out, q, keys, values, scores []float32, n, stride int, scale float32) {
 	dim := len(q)
 	scores = scores[:n]
@@ -25,7 +26,7 @@ func Attend(out, q, keys, values, scores []float32, n, stride int, scale float32
 		sum += e
 	}
 	inv := 1 / sum
-	for d := 0; d < dim; d += 8 {
+	for d := 0; d < len(out); d += 8 {
 		weigh((*[8]float32)(out[d:]), scores, values[d/8*stride*8:], inv)
 	}
 }

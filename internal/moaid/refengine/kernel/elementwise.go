@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // RMSNorm sets out to x scaled to a mean square of one and multiplied by gain.
 func RMSNorm(out, x, gain []float32) {
@@ -97,14 +100,15 @@ func (r *Rope) Apply(v []float32, pos int) {
 	}
 }
 
-// ToBF16 rounds to the nearest bfloat16, ties to even.
-func ToBF16(x float32) uint16 {
-	b := math.Float32bits(x)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40 // a NaN stays one
+// Softmax turns scores into weights that sum to one.
+func Softmax(x []float32) {
+	top := slices.Max(x)
+	var sum float32
+	for i, v := range x {
+		x[i] = Exp(v - top)
+		sum += x[i]
 	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
+	for i := range x {
+		x[i] /= sum
+	}
 }
-
-// FromBF16 is exact.
-func FromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

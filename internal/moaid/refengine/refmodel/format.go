@@ -67,17 +67,9 @@ func (f Format) storage(m Model, seed uint64) kvcache.Storage {
 	if s.KernelBlock == 0 {
 		s.KernelBlock = s.BlockSize
 	}
-	if f.Scales == kvcache.ScaleTensor || f.Scales == kvcache.ScaleHead {
-		s.Scales.Hash = m.scalesHash(seed, f.Scales)
+	if f.Scales != kvcache.ScaleNone {
+		s.Scales.Hash = m.Factors(seed, f.Scales).Hash()
 		s.Scales.Doubled = f.DType == kvcache.FP8E4M3FNUZ
 	}
 	return s
-}
-
-// scalesHash identifies the factors that the checkpoint carries.
-func (m Model) scalesHash(seed uint64, kind kvcache.ScaleKind) string {
-	return hash(struct {
-		Weights string            `json:"weights"`
-		Kind    kvcache.ScaleKind `json:"kind"`
-	}{m.Identity(seed).Weights, kind})
 }

@@ -39,14 +39,31 @@ type Config struct {
 	Layers      int     `json:"layers"`
 	Hidden      int     `json:"hidden"`
 	Heads       int     `json:"heads"`    // query heads
-	KVHeads     int     `json:"kv_heads"` // divides Heads
-	HeadDim     int     `json:"head_dim"`
-	FFN         int     `json:"ffn"`     // inner size of the feed-forward part
+	KVHeads     int     `json:"kv_heads"` // divides Heads; 1 with latent attention
+	HeadDim     int     `json:"head_dim"` // with latent attention that of values, and of queries without their position
+	FFN         int     `json:"ffn"`      // inner size of the feed-forward part, or of each expert
 	Windows     []int   `json:"windows"` // a layer; 0 keeps and sees all tokens, n the last n, itself included
 	Lags        []int   `json:"lags"`    // a layer, of reciting weights; empty otherwise
 	Vocab       int     `json:"vocab"`
 	RopeBase    float64 `json:"rope_base"`
 	MaxPosition int     `json:"max_position"` // tokens of prompt and answer together
+	Latent      Latent  `json:"latent,omitzero"`
+	Experts     Experts `json:"experts,omitzero"`
+}
+
+// Latent says that layers keep one vector for all heads (multi-head latent
+// attention): a compressed part, of which keys and values of all heads are linear
+// functions, and a rotated part, which every head's key ends with. All windows are 0.
+type Latent struct {
+	Dim  int `json:"dim"`  // elements of the compressed part; 0 for a model without latent attention
+	Rope int `json:"rope"` // elements of the rotated part
+}
+
+// Experts says that the feed-forward part is a mixture: a router picks Top of Count
+// experts for each token.
+type Experts struct {
+	Count int `json:"count"` // 0 for one feed-forward part
+	Top   int `json:"top"`
 }
 
 // Model is a named preset.
@@ -113,6 +130,9 @@ func hash(v any) string {
 
 // Fingerprint is the model's KV cache as an engine with the given format has it.
 func (m Model) Fingerprint(seed uint64, f Format) (kvcache.Fingerprint, error) {
+	if err := f.Check(m); err != nil {
+		return kvcache.Fingerprint{}, err
+	}
 	fp := kvcache.Fingerprint{
 		Version: kvcache.Version,
 		Model:   m.Identity(seed),
@@ -129,6 +149,13 @@ func (m Model) Fingerprint(seed uint64, f Format) (kvcache.Fingerprint, error) {
 
 // Groups gives the config's KV groups: the full layers first, then one group a window size.
 func (c Config) Groups() []kvcache.Group {
+	if c.Latent.Dim > 0 {
+		g := kvcache.Group{Kind: kvcache.GroupLatent, Heads: 1, KeyDim: c.Latent.Dim + c.Latent.Rope}
+		for l := range c.Layers {
+			g.Layers = append(g.Layers, l)
+		}
+		return []kvcache.Group{g}
+	}
 	var full, sliding []kvcache.Group
 	for l, w := range c.Windows {
 		groups, kind := &sliding, kvcache.GroupSliding

@@ -27,7 +27,7 @@ func TestPresetsAreConsistent(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := m.Config
-		if len(c.Windows) != c.Layers || c.Heads%c.KVHeads != 0 || c.HeadDim%4 != 0 {
+		if len(c.Windows) != c.Layers || c.Heads%c.KVHeads != 0 || c.HeadDim%8 != 0 {
 			t.Errorf("%s: %+v does not fit together", name, c)
 		}
 		if (m.Weights == Reciting) != (len(c.Lags) == c.Layers) {
@@ -39,6 +39,12 @@ func TestPresetsAreConsistent(t *testing.T) {
 			}
 		}
 		f := mustPrint(t, name, DefaultSeed, DefaultFormat().BlockSize)
+		if c.Latent.Dim > 0 {
+			if len(f.Groups) != 1 || f.Groups[0].Kind != kvcache.GroupLatent || c.KVHeads != 1 || c.Latent.Dim%8 != 0 {
+				t.Errorf("%s: groups %+v", name, f.Groups)
+			}
+			continue
+		}
 		if len(f.Groups) != 2 || f.Groups[0].Kind != kvcache.GroupFull || len(f.Groups[0].Layers) != len(f.Groups[1].Layers) {
 			t.Errorf("%s: groups %+v", name, f.Groups)
 		}

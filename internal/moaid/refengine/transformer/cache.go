@@ -1,26 +1,31 @@
 package transformer
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
+	"reflect"
+	"slices"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/kernel"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
 
-// Cache is the paged KV memory of an engine. Block ids are shared by all groups:
-// an id has room for a page of each layer of whichever group holds it.
+// Cache is the paged KV memory of one rank of an engine, in the physical order that
+// its format names. Block ids are shared by all groups: an id has room for a page of
+// each layer of whichever group holds it.
 type Cache struct {
 	fp     kvcache.Fingerprint
+	rank   int
 	blocks int
-	page   int
-	slots  int // pages a block: layers of the largest group
+	mem    memory
 	data   []byte
-	where  []place // by model layer
+	layers []layerCache // by model layer
 }
 
-type place struct{ group, slot int }
+// layerCache is where a layer's pages are, and how its elements are encoded.
+type layerCache struct {
+	group, base int
+	codec       [2][]codec // of K and of V, by the rank's head
+}
 
 // NewCache makes memory for blocks blocks of the model's rank. Factors of elements are
 // those of the model's weights, whatever weights the fingerprint claims.
@@ -28,92 +33,120 @@ func (m *Model) NewCache(fp kvcache.Fingerprint, blocks int) (*Cache, error) {
 	if err := fp.Validate(); err != nil {
 		return nil, err
 	}
-	if fp.Storage.Order != kvcache.OrderLBHNC || fp.Storage.DType != kvcache.BF16 || fp.Ranks.Tensor != 1 {
-		return nil, fmt.Errorf("the reference engine keeps bf16 pages of order LBHNC on one rank, not %s, %s, %d", fp.Storage.DType, fp.Storage.Order, fp.Ranks.Tensor)
+	switch {
+	case !reflect.DeepEqual(fp.Groups, m.model.Config.Groups()):
+		return nil, fmt.Errorf("the format is not of model %s: its groups are %+v", m.model.Name, fp.Groups)
+	case fp.Ranks.Tensor != m.shard.size || fp.Ranks.Pipeline != 1:
+		return nil, fmt.Errorf("the format is of %d tensor ranks and %d stages, the model of %d ranks", fp.Ranks.Tensor, fp.Ranks.Pipeline, m.shard.size)
+	case !fp.Storage.Packing.Known():
+		return nil, fmt.Errorf("positions of packing %q are not known", fp.Storage.Packing)
+	case !slices.Contains(refmodel.DTypes(), fp.Storage.DType) || !slices.Contains(refmodel.ScaleKinds(), fp.Storage.Scales.Kind):
+		return nil, fmt.Errorf("the reference engine keeps no elements of %s with scales of kind %s", fp.Storage.DType, fp.Storage.Scales.Kind)
 	}
-	c := &Cache{fp: fp, blocks: blocks, page: int(fp.PageBytes(0))}
-	for g, group := range fp.Groups {
-		c.slots = max(c.slots, len(group.Layers))
-		for slot, layer := range group.Layers {
-			for len(c.where) <= layer {
-				c.where = append(c.where, place{group: -1})
+	c := &Cache{fp: fp, rank: m.shard.rank, blocks: blocks, layers: make([]layerCache, m.model.Config.Layers)}
+	slots := 0
+	for _, g := range fp.Groups {
+		slots = max(slots, len(g.Layers))
+	}
+	c.mem = newMemory(&c.fp, slots, blocks)
+	c.data = make([]byte, c.mem.size)
+	factors := m.model.Factors(m.seed, fp.Storage.Scales.Kind)
+	for g := range fp.Groups {
+		for slot, layer := range fp.Groups[g].Layers {
+			l := layerCache{group: g, base: slot * c.mem.slot}
+			for part := range l.codec {
+				for h := range c.mem.part[part].head {
+					f := factors.Of(layer, kvcache.Part(part), fp.FirstHead(g, m.shard.rank)+h)
+					if fp.Storage.Scales.Doubled {
+						f *= 2
+					}
+					l.codec[part] = append(l.codec[part], newCodec(fp.Storage.DType, f))
+				}
 			}
-			c.where[layer] = place{group: g, slot: slot}
+			c.layers[layer] = l
 		}
 	}
-	c.data = make([]byte, c.slots*blocks*c.page)
 	return c, nil
 }
 
 // Fingerprint is the format of the cache.
 func (c *Cache) Fingerprint() kvcache.Fingerprint { return c.fp }
 
-// Page is the memory of one layer's page of a block, [KV head][token][K | V]
-// in little-endian bfloat16. slot is the layer's index in its group.
-func (c *Cache) Page(slot, block int) []byte {
-	at := (slot*c.blocks + block) * c.page
-	return c.data[at : at+c.page : at+c.page]
-}
+// Rank is the tensor-parallel rank whose heads the cache has.
+func (c *Cache) Rank() int { return c.rank }
 
-// ReadPage copies one layer's page of a block to dst in the form that a payload has,
-// of PageBytes bytes. slot is the layer's index in its group. Pages of different blocks
-// may be read and written at the same time.
-func (c *Cache) ReadPage(group, slot, block int, dst []byte) {
-	copy(dst, c.Page(slot, block))
-}
-
-// WritePage is the reverse of ReadPage.
-func (c *Cache) WritePage(group, slot, block int, src []byte) {
-	copy(c.Page(slot, block), src)
-}
-
-// write rounds and stores the keys and values of one token of one layer.
+// write encodes and stores keys and values of one token of one layer, which are of the
+// rank's heads, one after the other.
 func (c *Cache) write(layer int, tables [][]int, pos int, k, v []float32) {
-	w := c.where[layer]
-	page := c.Page(w.slot, tables[w.group][pos/c.fp.Storage.BlockSize])
-	dim := c.fp.Groups[w.group].KeyDim
-	for h := range c.fp.Groups[w.group].Heads {
-		at := (h*c.fp.Storage.BlockSize + pos%c.fp.Storage.BlockSize) * 4 * dim
-		for i, x := range k[h*dim : (h+1)*dim] {
-			binary.LittleEndian.PutUint16(page[at+2*i:], kernel.ToBF16(x))
-		}
-		at += 2 * dim
-		for i, x := range v[h*dim : (h+1)*dim] {
-			binary.LittleEndian.PutUint16(page[at+2*i:], kernel.ToBF16(x))
-		}
-	}
-}
-
-// gather reads one head's keys and values of positions first to last-1. values
-// is blocked as kernel.Attend wants it, with stride last-first.
-func (c *Cache) gather(layer int, tables [][]int, head, first, last int, keys, values []float32) {
-	w := c.where[layer]
-	dim, bs, n := c.fp.Groups[w.group].KeyDim, c.fp.Storage.BlockSize, last-first
-	for pos := first; pos < last; {
-		page := c.Page(w.slot, tables[w.group][pos/bs])
-		end := min(last, (pos/bs+1)*bs)
-		for ; pos < end; pos++ {
-			at := (head*bs + pos%bs) * 4 * dim
-			src := page[at : at+4*dim]
-			j := pos - first
-			k := keys[j*dim : (j+1)*dim]
-			for i := 0; i+4 <= len(k); i += 4 {
-				widen((*[4]float32)(k[i:]), binary.LittleEndian.Uint64(src[2*i:]))
-			}
-			src = src[2*dim:]
-			for d := 0; d < dim; d += 8 {
-				v := values[(d/8*n+j)*8:]
-				widen((*[4]float32)(v), binary.LittleEndian.Uint64(src[2*d:]))
-				widen((*[4]float32)(v[4:]), binary.LittleEndian.Uint64(src[2*d+8:]))
+	l := &c.layers[layer]
+	bs := c.fp.Storage.BlockSize
+	page := c.data[l.base+tables[l.group][pos/bs]*c.mem.block:]
+	for part, x := range [2][]float32{k, v} {
+		a := &c.mem.part[part]
+		for h, head := range a.head {
+			codec, slot := &l.codec[part][h], page[head+a.token[pos%bs]:]
+			for d, at := range a.dim {
+				codec.put(slot[at:], x[h*len(a.dim)+d])
 			}
 		}
 	}
 }
 
-// widen decodes four bfloat16.
-func widen(out *[4]float32, x uint64) {
-	out[0] = math.Float32frombits(uint32(x) << 16)
-	out[1] = math.Float32frombits(uint32(x) & 0xffff0000)
-	out[2] = math.Float32frombits(uint32(x>>32) << 16)
-	out[3] = math.Float32frombits(uint32(x>>32) & 0xffff0000)
+// row is room for what one head has of one token.
+type row struct {
+	bytes  []byte
+	values []float32
+}
+
+// read decodes K or V of one head and position to dst.
+func (c *Cache) read(s *row, l *layerCache, part kvcache.Part, tables [][]int, head, pos int, dst []float32) {
+	a, codec, bs := &c.mem.part[part], &l.codec[part][head], c.fp.Storage.BlockSize
+	src := c.data[l.base+tables[l.group][pos/bs]*c.mem.block+a.head[head]+a.token[pos%bs]:]
+	if !a.row {
+		src = collect(s.bytes, src, a.dim, codec.size)
+	}
+	codec.decode(dst[:len(a.dim)], src)
+}
+
+// collect puts elements side by side.
+func collect(dst, src []byte, at []int, size int) []byte {
+	dst = dst[:0]
+	switch size {
+	case 1:
+		for _, i := range at {
+			dst = append(dst, src[i])
+		}
+	case 2:
+		for _, i := range at {
+			dst = append(dst, src[i], src[i+1])
+		}
+	default:
+		for _, i := range at {
+			dst = append(dst, src[i:i+size]...)
+		}
+	}
+	return dst
+}
+
+// gather reads one head's keys and values of positions first to last-1. values is
+// blocked as kernel.Attend wants it, with stride last-first; of latent vectors, values
+// are their first elements.
+func (c *Cache) gather(s *row, layer int, tables [][]int, head, first, last int, keys, values []float32) {
+	l := &c.layers[layer]
+	n, kd, vd := last-first, len(c.mem.part[kvcache.Key].dim), len(c.mem.part[kvcache.Value].dim)
+	if cap(s.bytes) < 4*max(kd, vd) || len(s.values) < vd {
+		s.bytes, s.values = make([]byte, 0, 4*max(kd, vd)), make([]float32, vd)
+	}
+	for j := range n {
+		key := keys[j*kd : (j+1)*kd]
+		c.read(s, l, kvcache.Key, tables, head, first+j, key)
+		value := key[:len(values)/n]
+		if vd > 0 {
+			value = s.values[:vd]
+			c.read(s, l, kvcache.Value, tables, head, first+j, value)
+		}
+		for d := 0; d < len(value); d += 8 {
+			*(*[8]float32)(values[(d/8*n+j)*8:]) = [8]float32(value[d:])
+		}
+	}
 }

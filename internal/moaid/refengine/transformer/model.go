@@ -2,16 +2,18 @@ package transformer
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/kernel"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
 
-// Model is a model with weights. It is not safe for concurrent use.
+// Model is one tensor-parallel rank of a model, with weights. It is not safe for
+// concurrent use.
 type Model struct {
-	cfg     refmodel.Config
+	model   refmodel.Model
+	seed    uint64
+	shard   shard
 	w       *weights
 	rope    *kernel.Rope
 	workers []*scratch
@@ -19,15 +21,26 @@ type Model struct {
 
 // New builds the weights of one of size tensor-parallel ranks from seed.
 func New(m refmodel.Model, seed uint64, rank, size int) (*Model, error) {
-	if rank != 0 || size != 1 {
-		return nil, fmt.Errorf("model %s: rank %d of %d", m.Name, rank, size)
+	f := refmodel.DefaultFormat()
+	f.Tensor = size
+	if err := f.Check(m); err != nil {
+		return nil, err
 	}
+	if rank < 0 || rank >= size {
+		return nil, fmt.Errorf("rank %d is not one of %d", rank, size)
+	}
+	c := m.Config
 	w, err := buildWeights(m, seed)
 	if err != nil {
 		return nil, fmt.Errorf("build weights: %w", err)
 	}
-	c := m.Config
-	t := &Model{cfg: c, w: w, rope: kernel.NewRope(c.HeadDim, c.MaxPosition, c.RopeBase)}
+	s := shardOf(c, rank, size)
+	s.cut(c, w)
+	rotated := c.HeadDim
+	if c.Latent.Dim > 0 {
+		rotated = c.Latent.Rope
+	}
+	t := &Model{model: m, seed: seed, shard: s, w: w, rope: kernel.NewRope(rotated, c.MaxPosition, c.RopeBase)}
 	for range min(2, runtime.GOMAXPROCS(0)) {
 		t.workers = append(t.workers, &scratch{})
 	}
@@ -44,129 +57,135 @@ type Chunk struct {
 
 // Forward computes the chunks and stores this rank's keys and values of them. Rank 0
 // returns logits by chunk, nil where none were wanted; other ranks return no logits at
-// all. Chunks must be of different sequences, and the same on all ranks. An error is g's;
-// what the cache holds of the chunks' tokens is then undefined.
+// all. Chunks must be of different sequences, and the same on all ranks. A layer takes
+// three gathers. An error is g's; what the cache holds of the chunks' tokens is then
+// undefined.
 func (m *Model) Forward(cache *Cache, chunks []Chunk, g Gather) ([][]float32, error) {
-	c := m.cfg
-	n := 0
-	var rows []rowOf
-	for i, ch := range chunks {
-		for j := range ch.Tokens {
-			rows = append(rows, rowOf{chunk: i, pos: ch.Start + j})
-		}
-		n += len(ch.Tokens)
-	}
-	b := &pass{m: m, cache: cache, chunks: chunks, rows: rows, hidden: make([]float32, n*c.Hidden),
-		query: make([]float32, n*c.Heads*c.HeadDim), attn: make([]float32, n*c.Heads*c.HeadDim)}
-	t := 0
-	for _, ch := range chunks {
-		for _, id := range ch.Tokens {
-			copy(b.hidden[t*c.Hidden:(t+1)*c.Hidden], m.w.embed[id*c.Hidden:])
-			t++
-		}
-	}
-	tiles := b.attentionTiles()
+	b := m.newPass(cache, chunks, g)
+	n, c := len(b.rows), m.model.Config
+	tiles, attention := rowTiles(n), b.attentionTiles()
 	for l := range c.Layers {
-		m.spread(rowTiles(n), func(s *scratch, r span) { b.project(s, l, r) })
-		m.spread(tiles, func(s *scratch, r span) { b.attend(s, l, r) })
-		m.spread(rowTiles(n), func(s *scratch, r span) { b.combine(s, l, r) })
-	}
-	out := make([][]float32, len(chunks))
-	t = 0
-	for i, ch := range chunks {
-		t += len(ch.Tokens)
-		if !ch.Logits {
-			continue
+		m.spread(tiles, func(s *scratch, r span) { b.project(s, l, r) })
+		m.spread(attention, func(s *scratch, r span) { b.attend(s, l, r) })
+		if err := b.gather(b.attn, b.allAttn, n); err != nil {
+			return nil, err
 		}
-		normed := make([]float32, c.Hidden)
-		kernel.RMSNorm(normed, b.hidden[(t-1)*c.Hidden:t*c.Hidden], m.w.norm)
-		out[i] = make([]float32, c.Vocab)
-		kernel.MatMul(out[i], m.w.head, normed, 1, c.Vocab, c.Hidden)
+		m.spread(tiles, func(s *scratch, r span) { b.feedIn(s, l, r) })
+		if err := b.gather(b.inner, b.allInner, n*b.chosen); err != nil {
+			return nil, err
+		}
+		m.spread(tiles, func(s *scratch, r span) { b.feedOut(s, l, r) })
+		if err := b.gather(b.delta, b.allDelta, n); err != nil {
+			return nil, err
+		}
+		kernel.Add(b.hidden, b.allDelta)
 	}
-	return out, nil
+	if m.shard.rank > 0 {
+		return nil, nil
+	}
+	return b.logits(), nil
 }
 
 type rowOf struct{ chunk, pos int }
 
 // span is rows first to last-1 of a pass. For attention they are of one chunk,
-// and head is the KV head.
+// and head is the KV head, of the rank's.
 type span struct{ first, last, head int }
 
-// pass is one Forward.
+// pass is one Forward. What a rank computes its own part of is there twice: the rank's
+// part, and that of all ranks; they are the same memory where there is one rank.
 type pass struct {
 	m      *Model
 	cache  *Cache
+	g      Gather
 	chunks []Chunk
 	rows   []rowOf
-	hidden []float32
-	query  []float32
-	attn   []float32
+	kvHeads,
+	chosen int // experts a row
+	hidden          []float32
+	query           []float32
+	attn, allAttn   []float32
+	inner, allInner []float32 // by row and chosen expert
+	delta, allDelta []float32
+	whole           []float32 // of a gather
+	picks           []pick    // by row and chosen expert; of mixtures only
 }
 
-// project computes queries of the rows and writes their keys and values.
-func (b *pass) project(s *scratch, l int, r span) {
-	c, lw, n := b.m.cfg, &b.m.w.layers[l], r.last-r.first
-	width := (c.Heads + 2*c.KVHeads) * c.HeadDim
-	normed, qkv := s.take(0, n*c.Hidden), s.take(1, n*width)
-	for i := range n {
-		kernel.RMSNorm(normed[i*c.Hidden:(i+1)*c.Hidden], b.hidden[(r.first+i)*c.Hidden:(r.first+i+1)*c.Hidden], lw.normAttn)
-	}
-	kernel.MatMul(qkv, lw.qkv, normed, n, width, c.Hidden)
-	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	for i := range n {
-		row, v := b.rows[r.first+i], qkv[i*width:(i+1)*width]
-		for h := range c.Heads + c.KVHeads {
-			b.m.rope.Apply(v[h*c.HeadDim:(h+1)*c.HeadDim], row.pos)
+func (m *Model) newPass(cache *Cache, chunks []Chunk, g Gather) *pass {
+	c, s := m.model.Config, m.shard
+	b := &pass{m: m, cache: cache, g: g, chunks: chunks, kvHeads: s.kvHeads, chosen: max(1, c.Experts.Top)}
+	var tokens []int
+	for i, ch := range chunks {
+		for j := range ch.Tokens {
+			b.rows = append(b.rows, rowOf{chunk: i, pos: ch.Start + j})
 		}
-		copy(b.query[(r.first+i)*q:(r.first+i+1)*q], v)
-		b.cache.write(l, b.chunks[row.chunk].Tables, row.pos, v[q:q+kv], v[q+kv:])
+		tokens = append(tokens, ch.Tokens...)
 	}
+	n := len(b.rows)
+	b.hidden = make([]float32, n*c.Hidden)
+	for t, id := range tokens {
+		copy(b.hidden[t*c.Hidden:(t+1)*c.Hidden], m.w.embed[id*c.Hidden:])
+	}
+	b.query = make([]float32, n*s.heads*s.queryDim)
+	parts := func(own int) (part, all []float32) {
+		part = make([]float32, n*own)
+		if s.size == 1 {
+			return part, part
+		}
+		return part, make([]float32, n*own*s.size)
+	}
+	b.attn, b.allAttn = parts(s.heads * c.HeadDim)
+	b.inner, b.allInner = parts(b.chosen * s.ffn)
+	b.delta, b.allDelta = parts(s.hidden)
+	if s.experts {
+		b.picks = make([]pick, n*b.chosen)
+	}
+	if s.size > 1 {
+		b.whole = make([]float32, max(len(b.allAttn), len(b.allInner), len(b.allDelta)))
+	}
+	return b
 }
 
-// attend computes one KV head's attention of rows that belong to one chunk.
-func (b *pass) attend(s *scratch, l int, r span) {
-	c := b.m.cfg
-	chunk := b.chunks[b.rows[r.first].chunk]
-	end := b.rows[r.last-1].pos + 1
-	base := firstSeen(c.Windows[l], b.rows[r.first].pos)
-	n, group, width := end-base, c.Heads/c.KVHeads, c.Heads*c.HeadDim
-	keys, values, scores := s.take(0, n*c.HeadDim), s.take(1, n*c.HeadDim), s.take(2, n)
-	scale := float32(1 / math.Sqrt(float64(c.HeadDim)))
-	b.cache.gather(l, chunk.Tables, r.head, base, end, keys, values)
-	for t := r.first; t < r.last; t++ {
-		pos := b.rows[t].pos
-		from := firstSeen(c.Windows[l], pos) - base
-		for h := r.head * group; h < (r.head+1)*group; h++ {
-			at := t*width + h*c.HeadDim
-			kernel.Attend(b.attn[at:at+c.HeadDim], b.query[at:at+c.HeadDim], keys[from*c.HeadDim:], values[from*8:], scores, pos+1-base-from, n, scale)
+// gather joins the parts of n rows: a row of all is the rows of the ranks, side by side.
+func (b *pass) gather(part, all []float32, n int) error {
+	size := b.m.shard.size
+	if size == 1 {
+		return nil
+	}
+	whole := b.whole[:len(all)]
+	if err := b.g.AllGather(part, whole); err != nil {
+		return fmt.Errorf("join the parts of %d ranks: %w", size, err)
+	}
+	width := len(part) / n
+	for rank := range size {
+		for i := range n {
+			copy(all[(i*size+rank)*width:(i*size+rank+1)*width], whole[(rank*n+i)*width:])
 		}
 	}
+	return nil
 }
 
-// combine adds attention and the feed-forward part to the rows.
-func (b *pass) combine(s *scratch, l int, r span) {
-	c, lw, n := b.m.cfg, &b.m.w.layers[l], r.last-r.first
-	width := c.Heads * c.HeadDim
-	hidden := b.hidden[r.first*c.Hidden : r.last*c.Hidden]
-	delta, normed, gateUp, inner := s.take(0, n*c.Hidden), s.take(1, n*c.Hidden), s.take(2, 2*n*c.FFN), s.take(3, n*c.FFN)
-	kernel.MatMul(delta, lw.o, b.attn[r.first*width:r.last*width], n, c.Hidden, width)
-	kernel.Add(hidden, delta)
-	for i := range n {
-		kernel.RMSNorm(normed[i*c.Hidden:(i+1)*c.Hidden], hidden[i*c.Hidden:(i+1)*c.Hidden], lw.normFFN)
+func (b *pass) logits() [][]float32 {
+	c, w := b.m.model.Config, b.m.w
+	out := make([][]float32, len(b.chunks))
+	normed := make([]float32, c.Hidden)
+	t := 0
+	for i, ch := range b.chunks {
+		t += len(ch.Tokens)
+		if !ch.Logits {
+			continue
+		}
+		kernel.RMSNorm(normed, b.hidden[(t-1)*c.Hidden:t*c.Hidden], w.norm)
+		out[i] = make([]float32, c.Vocab)
+		kernel.MatMul(out[i], w.head, normed, 1, c.Vocab, c.Hidden)
 	}
-	kernel.MatMul(gateUp, lw.gateUp, normed, n, 2*c.FFN, c.Hidden)
-	for i := range n {
-		gate, up := gateUp[2*i*c.FFN:(2*i+1)*c.FFN], gateUp[(2*i+1)*c.FFN:(2*i+2)*c.FFN]
-		kernel.SwiGLU(gate, up)
-		copy(inner[i*c.FFN:(i+1)*c.FFN], gate)
-	}
-	kernel.MatMul(delta, lw.down, inner, n, c.Hidden, c.FFN)
-	kernel.Add(hidden, delta)
+	return out
 }
 
-func firstSeen(window, pos int) int {
-	if window == 0 {
-		return 0
+// normRows normalises rows of the hidden state.
+func (b *pass) normRows(out []float32, r span, gain []float32) {
+	d := b.m.model.Config.Hidden
+	for i := range r.last - r.first {
+		kernel.RMSNorm(out[i*d:(i+1)*d], b.hidden[(r.first+i)*d:(r.first+i+1)*d], gain)
 	}
-	return max(0, pos-window+1)
 }

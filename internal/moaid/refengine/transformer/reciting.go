@@ -18,16 +18,17 @@ const (
 	codeDim     = 32
 	codeMinimum = 8    // elements in which two codes differ at least
 	constant    = 64.0 // the constant element; large, so that the norm hardly depends on what subspaces hold
-	sharpness   = 9.0  // amplitude of queries and keys: neighbours of the peak weigh less than e^-13
+	advantage   = 16.0 // score of the peak over that of its neighbours, which weigh e^-16
 )
 
 func recitingWeights(c refmodel.Config, seed uint64) (*weights, error) {
-	perHead := codeDim / c.KVHeads
 	switch {
 	case (c.Layers+1)*codeDim+1 > c.Hidden:
 		return nil, fmt.Errorf("reciting weights of %d layers need %d hidden elements, not %d", c.Layers, (c.Layers+1)*codeDim+1, c.Hidden)
-	case 2*perHead != c.HeadDim:
-		return nil, fmt.Errorf("reciting weights need %d elements a head, not %d", 2*perHead, c.HeadDim)
+	case c.Latent.Dim == 0 && c.HeadDim%(2*codeDim/c.KVHeads) != 0:
+		return nil, fmt.Errorf("reciting weights need a multiple of %d elements a head, not %d", 2*codeDim/c.KVHeads, c.HeadDim)
+	case c.Latent.Dim > 0 && (c.Latent.Dim != codeDim || c.HeadDim != codeDim):
+		return nil, fmt.Errorf("reciting weights need latent vectors and values of %d elements, not %d and %d", codeDim, c.Latent.Dim, c.HeadDim)
 	case len(c.Lags) != c.Layers:
 		return nil, fmt.Errorf("reciting weights need a lag for each of %d layers, not %d", c.Layers, len(c.Lags))
 	}
@@ -44,42 +45,82 @@ func recitingWeights(c refmodel.Config, seed uint64) (*weights, error) {
 		}
 	}
 	for l := range w.layers {
-		recitingLayer(c, &w.layers[l], l, constAt, perHead)
+		if c.Latent.Dim > 0 {
+			recitingLatent(c, &w.layers[l], l)
+		} else {
+			recitingLayer(c, &w.layers[l], l)
+		}
 	}
 	return w, nil
 }
 
-func recitingLayer(c refmodel.Config, lw *layerWeights, l, constAt, perHead int) {
+func recitingLayer(c refmodel.Config, lw *layerWeights, l int) {
 	scale := norm(c, l+1)
-	amplitude := sharpness / (constant * scale)
-	half := c.HeadDim / 2
-	row := func(r int) []float32 { return lw.qkv[r*c.Hidden : (r+1)*c.Hidden] }
 	for h := range c.Heads {
-		for i := range half {
-			row(h*c.HeadDim + i)[constAt] = float32(amplitude)
-		}
+		peakQuery(c, lw.qkv[h*c.HeadDim*c.Hidden:], l, c.HeadDim, c.HeadDim)
 	}
+	// A KV head carries its part of the code several times, as +v and as -v, so that
+	// every element of its values matters.
+	perHead, group := codeDim/c.KVHeads, c.Heads/c.KVHeads
+	copies := c.HeadDim / perHead
 	for h := range c.KVHeads {
-		key, value := (c.Heads+h)*c.HeadDim, (c.Heads+c.KVHeads+h)*c.HeadDim
-		for i := range half {
-			s, co := math.Sincos(float64(c.Lags[l]) * kernel.Frequency(i, c.HeadDim, c.RopeBase))
-			row(key + i)[constAt] = float32(amplitude * co)
-			row(key + half + i)[constAt] = float32(amplitude * s)
-		}
-		// A KV head carries its part of the code twice, as +v and as -v, so that
-		// every element of its values matters.
-		group := c.Heads / c.KVHeads
-		for j := range perHead {
-			src := l*codeDim + h*perHead + j
-			row(value + j)[src] = float32(1 / scale)
-			row(value + perHead + j)[src] = float32(-1 / scale)
+		peakKey(c, lw.qkv[(c.Heads+h)*c.HeadDim*c.Hidden:], l, c.HeadDim, c.HeadDim)
+		value := lw.qkv[(c.Heads+c.KVHeads+h)*c.HeadDim*c.Hidden:]
+		for i := range c.HeadDim {
+			src := l*codeDim + h*perHead + i%perHead
+			sign := float32(1 - 2*(i/perHead%2))
+			value[i*c.Hidden+src] = sign / float32(scale)
 			out := lw.o[(src+codeDim)*c.Heads*c.HeadDim:]
 			for q := h * group; q < (h+1)*group; q++ {
-				out[q*c.HeadDim+j] = 0.5 / float32(group)
-				out[q*c.HeadDim+perHead+j] = -0.5 / float32(group)
+				out[q*c.HeadDim+i] = sign / float32(copies*group)
 			}
 		}
 	}
+}
+
+// recitingLatent keeps the code as the compressed part. It does not take part in
+// scores; every head reads all of it.
+func recitingLatent(c refmodel.Config, lw *layerWeights, l int) {
+	d, scale := c.Latent, norm(c, l+1)
+	peakKey(c, lw.latent[d.Dim*c.Hidden:], l, d.Rope, c.HeadDim+d.Rope)
+	for i := range codeDim {
+		lw.latent[i*c.Hidden+l*codeDim+i] = float32(1 / scale)
+	}
+	for h := range c.Heads {
+		peakQuery(c, lw.query[(h*(c.HeadDim+d.Rope)+c.HeadDim)*c.Hidden:], l, d.Rope, c.HeadDim+d.Rope)
+		for i := range codeDim {
+			lw.valueUp[(h*c.HeadDim+i)*d.Dim+i] = 1
+			lw.o[((l+1)*codeDim+i)*c.Heads*c.HeadDim+h*c.HeadDim+i] = 1 / float32(c.Heads)
+		}
+	}
+}
+
+// peakQuery sets the rows of a query's rotated part: dim elements of the width over
+// which scores are scaled.
+func peakQuery(c refmodel.Config, rows []float32, l, dim, width int) {
+	for i := range dim / 2 {
+		rows[i*c.Hidden+c.Hidden-1] = float32(amplitude(c, l, dim, width))
+	}
+}
+
+// peakKey sets the rows of the key that meets the query best Lags[l] positions later.
+func peakKey(c refmodel.Config, rows []float32, l, dim, width int) {
+	half := dim / 2
+	for i := range half {
+		s, co := math.Sincos(float64(c.Lags[l]) * kernel.Frequency(i, dim, c.RopeBase))
+		rows[i*c.Hidden+c.Hidden-1] = float32(amplitude(c, l, dim, width) * co)
+		rows[(half+i)*c.Hidden+c.Hidden-1] = float32(amplitude(c, l, dim, width) * s)
+	}
+}
+
+// amplitude is what the constant element is multiplied by, so that the score at the
+// peak is larger by the advantage than one position away.
+func amplitude(c refmodel.Config, l, dim, width int) float64 {
+	var drop float64
+	for i := range dim / 2 {
+		drop += 1 - math.Cos(kernel.Frequency(i, dim, c.RopeBase))
+	}
+	return math.Sqrt(advantage*math.Sqrt(float64(width))/drop) / (constant * norm(c, l+1))
 }
 
 // norm is what RMSNorm multiplies by when filled subspaces hold a code.

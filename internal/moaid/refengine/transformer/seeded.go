@@ -30,12 +30,22 @@ func seededWeights(c refmodel.Config, seed uint64) *weights {
 	fill(w.embed, gainEmbed)
 	for l := range w.layers {
 		lw := &w.layers[l]
-		queryKey := (c.Heads + c.KVHeads) * c.HeadDim * c.Hidden
-		fill(lw.qkv[:queryKey], gainQueryKey*in)
-		fill(lw.qkv[queryKey:], gainValue*in)
+		if d := c.Latent; d.Dim > 0 {
+			fill(lw.query, gainQueryKey*in)
+			fill(lw.latent, gainQueryKey*in)
+			fill(lw.keyUp, gainQueryKey/math.Sqrt(float64(d.Dim)))
+			fill(lw.valueUp, gainValue/math.Sqrt(float64(d.Dim)))
+		} else {
+			queryKey := (c.Heads + c.KVHeads) * c.HeadDim * c.Hidden
+			fill(lw.qkv[:queryKey], gainQueryKey*in)
+			fill(lw.qkv[queryKey:], gainValue*in)
+		}
 		fill(lw.o, gainAttention/math.Sqrt(float64(c.Heads*c.HeadDim)))
-		fill(lw.gateUp, in)
-		fill(lw.down, gainFFN/math.Sqrt(float64(c.FFN)))
+		fill(lw.router, in)
+		for e := range lw.gateUp {
+			fill(lw.gateUp[e], in)
+			fill(lw.down[e], gainFFN/math.Sqrt(float64(c.FFN)))
+		}
 	}
 	fill(w.head, in)
 	return w

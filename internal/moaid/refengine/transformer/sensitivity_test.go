@@ -65,7 +65,7 @@ func TestOneBitOfTheCacheChangesTheLogits(t *testing.T) {
 				first = max(0, len(p)-128)
 			}
 			pos := first + pick(len(p)-1-first)
-			page := c.Page(slot, tab[group][pos/64])
+			page := c.data[slot*c.mem.slot+tab[group][pos/64]*c.mem.block:]
 			at, bit := (head*64+pos%64)*128+pick(128), byte(1)<<pick(8)
 			page[at] ^= bit
 			_, got := r.decode(c, tab, p, steps)

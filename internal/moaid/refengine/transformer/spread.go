@@ -9,7 +9,10 @@ import (
 const tileRows = 64
 
 // scratch is one worker's memory, by use.
-type scratch struct{ bufs [4][]float32 }
+type scratch struct {
+	bufs [5][]float32
+	row  row
+}
 
 func (s *scratch) take(use, n int) []float32 {
 	if cap(s.bufs[use]) < n {
@@ -59,7 +62,7 @@ func (b *pass) attentionTiles() []span {
 		for j < len(b.rows) && j-i < tileRows && b.rows[j].chunk == b.rows[i].chunk {
 			j++
 		}
-		for head := range b.m.cfg.KVHeads {
+		for head := range b.kvHeads {
 			out = append(out, span{first: i, last: j, head: head})
 		}
 		i = j

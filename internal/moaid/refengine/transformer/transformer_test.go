@@ -50,8 +50,11 @@ func rigOf(t failer, model refmodel.Model, seed uint64) *rig {
 	return &rig{t: t, model: model, m: m}
 }
 
-func (r *rig) cache(block, blocks int) *Cache {
-	fp, err := r.model.Fingerprint(1, formatWith(block))
+func (r *rig) cache(block, blocks int) *Cache { return r.cacheOf(formatWith(block), blocks) }
+
+func (r *rig) cacheOf(f refmodel.Format, blocks int) *Cache {
+	r.t.Helper()
+	fp, err := r.model.Fingerprint(1, f)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,10 +9,21 @@ import (
 // layerWeights are row-major matrices, output x input.
 type layerWeights struct {
 	normAttn, normFFN []float32
-	qkv               []float32 // (heads + 2 kv heads) * headDim x hidden: q, then k, then v
-	o                 []float32 // hidden x heads * headDim
-	gateUp            []float32 // 2 * ffn x hidden
-	down              []float32 // hidden x ffn
+
+	// Of attention with K and V: (heads + 2 KV heads) * headDim x hidden: q, then k, then v.
+	qkv []float32
+
+	// Of latent attention.
+	query      []float32 // heads * (headDim + rope) x hidden
+	latent     []float32 // dim + rope x hidden
+	normLatent []float32
+	keyUp      []float32 // heads of dim x headDim: what turns a query to meet latent vectors
+	valueUp    []float32 // heads of headDim x dim
+
+	o      []float32   // hidden x heads * headDim
+	router []float32   // experts x hidden; nil for one feed-forward part
+	gateUp [][]float32 // by expert, 2 * ffn x hidden
+	down   [][]float32 // by expert, hidden x ffn
 }
 
 type weights struct {
@@ -30,13 +41,27 @@ func emptyWeights(c refmodel.Config) *weights {
 		layers: make([]layerWeights, c.Layers),
 	}
 	for l := range w.layers {
-		w.layers[l] = layerWeights{
+		lw := &w.layers[l]
+		*lw = layerWeights{
 			normAttn: ones(c.Hidden),
 			normFFN:  ones(c.Hidden),
-			qkv:      make([]float32, (c.Heads+2*c.KVHeads)*c.HeadDim*c.Hidden),
 			o:        make([]float32, c.Hidden*c.Heads*c.HeadDim),
-			gateUp:   make([]float32, 2*c.FFN*c.Hidden),
-			down:     make([]float32, c.Hidden*c.FFN),
+		}
+		if d := c.Latent; d.Dim > 0 {
+			lw.query = make([]float32, c.Heads*(c.HeadDim+d.Rope)*c.Hidden)
+			lw.latent = make([]float32, (d.Dim+d.Rope)*c.Hidden)
+			lw.normLatent = ones(d.Dim)
+			lw.keyUp = make([]float32, c.Heads*d.Dim*c.HeadDim)
+			lw.valueUp = make([]float32, c.Heads*c.HeadDim*d.Dim)
+		} else {
+			lw.qkv = make([]float32, (c.Heads+2*c.KVHeads)*c.HeadDim*c.Hidden)
+		}
+		if c.Experts.Count > 0 {
+			lw.router = make([]float32, c.Experts.Count*c.Hidden)
+		}
+		for range max(1, c.Experts.Count) {
+			lw.gateUp = append(lw.gateUp, make([]float32, 2*c.FFN*c.Hidden))
+			lw.down = append(lw.down, make([]float32, c.Hidden*c.FFN))
 		}
 	}
 	return w
