@@ -13,6 +13,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
 
@@ -208,6 +209,8 @@ func checkEngine(e *api.Engine) *problem {
 		return bad("role", "role %q is none of prefill, decode, both", e.EngineRole)
 	case e.StagingBytes < 1 || e.StagingBytes > 1<<50:
 		return bad("staging_bytes", "staging_bytes is %d", e.StagingBytes)
+	case e.DataSize < 0 || e.DataSize > enginesock.MaxReplicas:
+		return bad("data_size", "data_size %d is outside 0 to %d", e.DataSize, enginesock.MaxReplicas)
 	case e.MaxInFlight < 0:
 		return bad("max_in_flight", "max_in_flight %d is negative", e.MaxInFlight)
 	case e.HTTPSocket != "" && (e.HTTPSocket[0] != '/' || len(e.HTTPSocket) > 107):

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh/sshtest"
 )
 
@@ -23,6 +25,7 @@ const (
 	NoOp       Behaviour = "no-op"       // say that it arrived, though nothing did
 	WrongKV    Behaviour = "wrong"       // answer something else on it
 	NotArrived Behaviour = "not arrived" // say that it did not arrive
+	Inexact    Behaviour = "inexact"     // say that it holds values that do not fit
 )
 
 // Engines stand in for the engines behind the daemons of some hosts, and for the KV that crosses between them. An answer
@@ -117,29 +120,62 @@ func (e *Engines) complete(w http.ResponseWriter, r *http.Request, d *Daemon, c 
 	}
 	if id != "" {
 		verdict := "ready"
-		t := api.Transfer{ID: id, Direction: "receive", State: "committed", Engine: name, Peer: r.Header.Get("X-Moai-Source"), Tokens: len(c.Prompt)}
-		if p, err := engine.Fingerprint.PayloadFor(len(c.Prompt)); err == nil {
-			t.BytesExpected, t.BytesMoved = p.Bytes, p.Bytes
-		}
+		sent, got := e.transfer(d, node, id, engine, r.Header.Get("X-Moai-Source"), len(c.Prompt))
 		computed = 1
 		switch e.behaviour {
 		case Honest:
 		case Recompute:
 			computed = len(c.Prompt)
 		case NoOp:
-			t.BytesMoved = 0
+			got.BytesMoved = 0
 		case WrongKV:
 			words = tokensOf(c.Prompt+"?", c.Max)
 		case NotArrived:
-			verdict, computed, t.State, t.BytesMoved = "failed; code=deadline", len(c.Prompt), "aborted", 0
+			verdict, computed, got.State, got.BytesMoved = "failed; code=deadline", len(c.Prompt), "aborted", 0
+		case Inexact:
+			verdict, computed, got.State, got.BytesMoved = "failed; code=inexact", len(c.Prompt), "aborted", 0
 		}
-		e.transfers = append(e.transfers, t)
+		e.transfers = append(e.transfers, sent, got)
 		w.Header().Set("X-Moai-Transfer-Verdict", verdict)
 	}
 	e.computed[name] += computed
 	answered["choices"] = []map[string]any{{"text": fmt.Sprint(words), "token_ids": words}}
 	answered["usage"] = map[string]any{"prompt_tokens": len(c.Prompt), "completion_tokens": len(words)}
 	answer(w, answered)
+}
+
+// lost is how many values a transfer between lossy formats changes.
+const lost = 7
+
+// transfer is both ends of a transfer of KV that went well, to an engine of d on here.
+func (e *Engines) transfer(d *Daemon, here, id string, decode api.Engine, source string, tokens int) (sent, got api.Transfer) {
+	node, name, _ := strings.Cut(source, "/")
+	sent = api.Transfer{ID: id, Direction: "send", State: "committed", Engine: name, Peer: here + "/" + decode.Name, Tokens: tokens}
+	got = api.Transfer{ID: id, Direction: "receive", State: "committed", Engine: decode.Name, Peer: source, Tokens: tokens}
+	if p, err := decode.Fingerprint.PayloadFor(tokens); err == nil {
+		n := decode.Fingerprint.WireBytes(p, 0)
+		sent.BytesExpected, sent.BytesMoved, got.BytesExpected, got.BytesMoved = n, n, n, n
+	}
+	if from := d.net.find(node); from != nil {
+		v := from.verdict(name, decode.Fingerprint)
+		if sent.Conversion = v.Conversion(); v.Class == kvcompat.Lossy {
+			sent.ValuesRounded = lost
+		}
+	}
+	return sent, got
+}
+
+// verdict is what the daemon says of sending KV of its engine in another's format,
+// under what any of its pairs allows.
+func (d *Daemon) verdict(engine string, to kvcache.Fingerprint) kvcompat.Verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var o kvcompat.Options
+	for _, p := range d.pairs {
+		o.AllowLossy = o.AllowLossy || p.AllowLossy
+		o.AllowReleases = o.AllowReleases || p.AllowReleases
+	}
+	return kvcompat.Check(d.engines[engine].Fingerprint, to, o)
 }
 
 func tokensOf(prompt string, n int) []int {
