@@ -15,11 +15,11 @@ import (
 // Exactness says what became of a value.
 type Exactness uint8
 
-// What became of a value.
+// What became of a value: bits, so that counting needs no branch.
 const (
-	Exact   Exactness = iota // the same value; NaN stays NaN, and -0 counts as 0
-	Rounded                  // in range but not representable: the nearest was taken
-	Clipped                  // beyond the largest finite value, which was taken
+	Exact   Exactness = 0 // the same value; NaN stays NaN, and -0 counts as 0
+	Rounded Exactness = 1 // in range but not representable: the nearest was taken
+	Clipped Exactness = 2 // beyond the largest finite value, which was taken
 )
 
 // format describes a binary floating point encoding with a sign bit on top.
@@ -28,6 +28,7 @@ type format struct {
 	mantissa int    // bits
 	bias     int    // of the exponent
 	largest  uint32 // code of the largest finite value
+	limit    uint32 // the largest finite value as the bits of a float32
 	ieee     bool   // the highest exponent is infinity and NaN
 	nan      uint32 // code of NaN where not ieee
 	unsigned bool   // zero has no sign: the code of -0 is NaN
@@ -38,13 +39,13 @@ type format struct {
 func formatOf(d kvcache.DType) (format, bool) {
 	switch d {
 	case kvcache.FP8E4M3FN:
-		return format{exponent: 4, mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f}, true
+		return format{exponent: 4, mantissa: 3, bias: 7, largest: 0x7e, limit: 0x43e00000, nan: 0x7f}, true
 	case kvcache.FP8E4M3FNUZ:
-		return format{exponent: 4, mantissa: 3, bias: 8, largest: 0x7f, nan: 0x80, unsigned: true}, true
+		return format{exponent: 4, mantissa: 3, bias: 8, largest: 0x7f, limit: 0x43700000, nan: 0x80, unsigned: true}, true
 	case kvcache.FP8E5M2:
-		return format{exponent: 5, mantissa: 2, bias: 15, largest: 0x7b, ieee: true}, true
+		return format{exponent: 5, mantissa: 2, bias: 15, largest: 0x7b, limit: 0x47600000, ieee: true}, true
 	case kvcache.FP16:
-		return format{exponent: 5, mantissa: 10, bias: 15, largest: 0x7bff, ieee: true}, true
+		return format{exponent: 5, mantissa: 10, bias: 15, largest: 0x7bff, limit: 0x477fe000, ieee: true}, true
 	case kvcache.BF16, kvcache.FP32, kvcache.FP8DSMLA, kvcache.NVFP4:
 	}
 	return format{}, false
@@ -142,7 +143,7 @@ func (f format) encode(bits uint32) (uint32, Exactness) {
 		return sign | f.nan, Exact
 	case abs == infinity && f.ieee:
 		return sign | top, Exact
-	case abs > math.Float32bits(f.decode(f.largest)):
+	case abs > f.limit:
 		return sign | f.largest, Clipped
 	}
 	code, exact := f.round(abs)

@@ -79,6 +79,10 @@ func (r *Recoder) Recode(code uint32) (uint32, Exactness) {
 	return r.codes[code], r.exact[code]
 }
 
+// Tables gives the codes and what becomes of them by source code, to read only;
+// nil for sources of 32 bits.
+func (r *Recoder) Tables() ([]uint32, []Exactness) { return r.codes, r.exact }
+
 // Clips reports whether some source code is beyond the destination's range.
 func (r *Recoder) Clips() bool { return r.clipped }
 
