@@ -126,7 +126,8 @@ func TestPeerGoesSilent(t *testing.T) {
 
 // What an engine said long ago is nothing that requests should be sent by.
 func TestOldStatsAreNotShown(t *testing.T) {
-	e := &engine{stats: &api.EngineStats{Waiting: 1}, statsAt: 1}
+	r := &replica{stats: &api.EngineStats{Waiting: 1}, statsAt: 1}
+	e := &engine{replicas: []*replica{r}}
 	if e.load(transfer.Instant(1).Add(statsLife)) == nil || e.load(transfer.Instant(2).Add(statsLife)) != nil {
 		t.Error("load feedback is not forgotten after its time")
 	}

@@ -15,30 +15,32 @@ import (
 // onArena gives the worker its rank's arena. Making one takes seconds for large
 // ones, so it is done elsewhere and comes back as an event.
 func (d *Daemon) onArena(s *session, m *enginesock.Arena) error {
-	e, rank := s.engine, s.rank
-	if a := e.arenas[rank]; a != nil {
+	r, rank := s.replica, s.rank
+	e := r.engine
+	if a := r.arenas[rank]; a != nil {
 		s.send(&enginesock.OK{Seq: m.Seq, Arena: a.Name, Bytes: a.Bytes()}, a.File())
 		return nil
 	}
-	if e.making[rank] {
+	if r.making[rank] {
 		return refused(enginesock.CodeConflict, "the arena of this rank is being made")
 	}
-	e.making[rank] = true
+	r.making[rank] = true
 	size := e.arenaBytes()
-	name := fmt.Sprintf("%s-%d-%s", e.reg.Name, rank, randomHex(4))
+	name := fmt.Sprintf("%s-%d-%d-%s", e.reg.Name, r.rank, rank, randomHex(4))
 	d.background(func() {
-		a, err := arena.Create(name, size, d.roomHook(e))
+		a, err := arena.Create(name, size, d.roomHook(r))
 		if err == nil {
 			err = a.Prefault(d.ctx)
 		}
-		d.own.post(func() { d.arenaMade(s, m.Seq, e, rank, a, err) })
+		d.own.post(func() { d.arenaMade(s, m.Seq, r, rank, a, err) })
 	})
 	return nil
 }
 
-func (d *Daemon) arenaMade(s *session, seq int64, e *engine, rank int, a *arena.Arena, err error) {
-	e.making[rank] = false
-	if err == nil && (e.gone || e.arenas[rank] != nil || a.Bytes() != e.arenaBytes()) {
+func (d *Daemon) arenaMade(s *session, seq int64, r *replica, rank int, a *arena.Arena, err error) {
+	e := r.engine
+	r.making[rank] = false
+	if err == nil && (e.gone || r.arenas[rank] != nil || a.Bytes() != e.arenaBytes()) {
 		err = errors.New("the engine's registration changed while its arena was made")
 	}
 	if err != nil {
@@ -49,15 +51,16 @@ func (d *Daemon) arenaMade(s *session, seq int64, e *engine, rank int, a *arena.
 		s.refuse(seq, enginesock.CodeInternal, true, err.Error())
 		return
 	}
-	e.arenas[rank] = a
+	r.arenas[rank] = a
 	s.send(&enginesock.OK{Seq: seq, Arena: a.Name, Bytes: a.Bytes()}, a.File())
-	d.roomMade(e)
+	d.roomMade(r)
 }
 
 // onAdopt takes an arena back after a restart of the daemon.
 func (d *Daemon) onAdopt(s *session, m *enginesock.Adopt, file *os.File) {
 	defer closeFile(file)
-	e := s.engine
+	r := s.replica
+	e := r.engine
 	switch {
 	case s.kind != enginesock.Worker:
 		s.refuse(m.Seq, enginesock.CodeBadRequest, false, "adopt is a request of workers")
@@ -72,7 +75,7 @@ func (d *Daemon) onAdopt(s *session, m *enginesock.Adopt, file *os.File) {
 		s.refuse(m.Seq, enginesock.CodeBadArena, false, "the arena's name is too long")
 		return
 	}
-	if a := e.arenas[s.rank]; a != nil {
+	if a := r.arenas[s.rank]; a != nil {
 		if same(a.File(), file) {
 			s.send(&enginesock.OK{Seq: m.Seq, Arena: a.Name, Bytes: a.Bytes()}, nil)
 			return
@@ -81,20 +84,20 @@ func (d *Daemon) onAdopt(s *session, m *enginesock.Adopt, file *os.File) {
 		return
 	}
 	for _, o := range d.engines {
-		if slices.ContainsFunc(o.arenas, func(a *arena.Arena) bool { return a != nil && same(a.File(), file) }) {
+		if slices.ContainsFunc(o.arenas(), func(a *arena.Arena) bool { return same(a.File(), file) }) {
 			s.refuse(m.Seq, enginesock.CodeBadArena, false, "another rank or engine has this arena")
 			return
 		}
 	}
-	a, err := arena.Adopt(m.Arena, file, m.Bytes, d.roomHook(e))
+	a, err := arena.Adopt(m.Arena, file, m.Bytes, d.roomHook(r))
 	if err != nil {
 		s.refuse(m.Seq, enginesock.CodeBadArena, false, err.Error())
 		return
 	}
-	e.arenas[s.rank] = a
+	r.arenas[s.rank] = a
 	s.log.Info("arena adopted", "arena", a.Name, "bytes", a.Bytes())
 	s.send(&enginesock.OK{Seq: m.Seq, Arena: a.Name, Bytes: a.Bytes()}, nil)
-	d.roomMade(e)
+	d.roomMade(r)
 }
 
 // same reports whether two descriptors are of one file.
@@ -106,10 +109,10 @@ func same(a, b *os.File) bool {
 
 // roomHook is called by arenas when pages became free, on any goroutine and the
 // owner's too: it must not wait for the owner.
-func (d *Daemon) roomHook(e *engine) func() {
+func (d *Daemon) roomHook(r *replica) func() {
 	return func() {
 		d.roomMu.Lock()
-		d.room[e] = struct{}{}
+		d.room[r] = struct{}{}
 		d.roomMu.Unlock()
 		select {
 		case d.roomWake <- struct{}{}:
@@ -119,15 +122,15 @@ func (d *Daemon) roomHook(e *engine) func() {
 }
 
 // roomMade lets those who waited for pages try again.
-func (d *Daemon) roomMade(e *engine) {
-	if e.gone {
+func (d *Daemon) roomMade(r *replica) {
+	if r.engine.gone {
 		return
 	}
-	if e.wantRoom {
-		e.wantRoom = false
-		e.tell(&enginesock.Room{})
+	if r.wantRoom {
+		r.wantRoom = false
+		r.tell(&enginesock.Room{})
 	}
-	d.retryLeases(e)
+	d.retryLeases(r)
 }
 
 func randomHex(n int) string {

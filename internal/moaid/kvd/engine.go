@@ -1,9 +1,10 @@
 package kvd
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
@@ -14,33 +15,27 @@ import (
 
 // engine is a registered engine. Only the owner touches it.
 type engine struct {
-	reg        api.Engine
-	generation string
-	past       []string // generations that are over
-	sched      *session
-	workers    []*session
-	missing    transfer.Instant // since when a session is missing; 0: none is
-	arenas     []*arena.Arena
-	making     []bool // an arena of this rank is being made
-	budget     *pacing.Budget
-	draining   bool
-	gone       bool // deleted
-	stats      *api.EngineStats
-	statsAt    transfer.Instant // when they came
-	http       string           // why the HTTP socket does not answer; empty if it does
-	stopProbe  func()
-	outbox     []enginesock.Reply // events while there is no scheduler
-	wantRoom   bool
-	sends      int // records in Daemon.sends
-	recvs      int
+	reg       api.Engine
+	replicas  []*replica
+	budget    *pacing.Budget
+	draining  bool
+	gone      bool   // deleted
+	http      string // why the HTTP socket does not answer; empty if it does
+	stopProbe func()
+	sends     int // records in Daemon.sends
+	recvs     int
 }
 
 func newEngine(reg api.Engine) *engine {
-	n := reg.Fingerprint.Ranks.Tensor
-	e := &engine{reg: reg, workers: make([]*session, n), arenas: make([]*arena.Arena, n), making: make([]bool, n), http: "not asked yet"}
-	e.budget = pacing.New(ingestLimit(reg), 0)
+	e := &engine{reg: reg, http: "not asked yet", budget: pacing.New(ingestLimit(reg), 0)}
+	for rank := range replicas(reg) {
+		e.replicas = append(e.replicas, newReplica(e, rank, reg.Fingerprint.Ranks.Tensor))
+	}
 	return e
 }
+
+// replicas is the number of data-parallel replicas of a registration.
+func replicas(reg api.Engine) int { return max(1, reg.DataSize) }
 
 func ingestLimit(reg api.Engine) int64 {
 	if reg.MaxInFlight > 0 {
@@ -49,29 +44,59 @@ func ingestLimit(reg api.Engine) int64 {
 	return defaultIngest
 }
 
-// ranks is the number of workers.
+// ranks is the number of workers of a replica.
 func (e *engine) ranks() int { return e.reg.Fingerprint.Ranks.Tensor }
 
-// arenaBytes is the size of each rank's arena.
+// arenaBytes is the size of each rank's arena, in each replica.
 func (e *engine) arenaBytes() int64 {
-	n := e.reg.StagingBytes / int64(e.ranks())
+	n := e.reg.StagingBytes / int64(e.ranks()*len(e.replicas))
 	return n - n%arena.PageSize
 }
 
-// connected reports whether every session is there.
-func (e *engine) connected() bool { return e.sched != nil && !slices.Contains(e.workers, nil) }
+// generation names the run of the engine: the replica's, or one that changes with
+// any of several replicas'.
+func (e *engine) generation() string {
+	if len(e.replicas) == 1 {
+		return e.replicas[0].generation
+	}
+	all := ""
+	for _, r := range e.replicas {
+		all += r.generation + "/"
+	}
+	if len(all) == len(e.replicas) {
+		return ""
+	}
+	h := sha256.Sum256([]byte(all))
+	return hex.EncodeToString(h[:16])
+}
+
+// sessions are those of all replicas that are there.
+func (e *engine) sessions() []*session {
+	var out []*session
+	for _, r := range e.replicas {
+		out = append(out, r.sessions()...)
+	}
+	return out
+}
+
+// arenas are those of all replicas that are there.
+func (e *engine) arenas() []*arena.Arena {
+	var out []*arena.Arena
+	for _, r := range e.replicas {
+		for _, a := range r.arenas {
+			if a != nil {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
 
 // notReady says why requests should not be sent to the engine; empty if they may.
 func (e *engine) notReady() string {
-	if e.sched == nil {
-		return "the engine's scheduler has not connected to the engine socket"
-	}
-	for rank := range e.workers {
-		switch {
-		case e.workers[rank] == nil:
-			return fmt.Sprintf("the worker of rank %d has not connected to the engine socket", rank)
-		case e.arenas[rank] == nil:
-			return fmt.Sprintf("the worker of rank %d has no staging arena yet", rank)
+	for _, r := range e.replicas {
+		if why := r.notReady(); why != "" {
+			return why
 		}
 	}
 	if e.http != "" {
@@ -82,63 +107,35 @@ func (e *engine) notReady() string {
 
 func (e *engine) stagingFree() int64 {
 	var n int64
-	for _, a := range e.arenas {
-		if a != nil {
-			n += int64(a.Usage().Free) * arena.PageSize
-		}
+	for _, a := range e.arenas() {
+		n += int64(a.Usage().Free) * arena.PageSize
 	}
 	return n
 }
 
-// lease takes n bytes in every rank's arena, or nothing.
-func (e *engine) lease(n int64) ([]*arena.Lease, bool) {
-	out := make([]*arena.Lease, 0, len(e.arenas))
-	extents := 0
-	for _, a := range e.arenas {
-		var l *arena.Lease
-		ok := a != nil
-		if ok {
-			l, ok = a.Lease(n)
-		}
-		if ok {
-			out = append(out, l)
-			extents += len(l.Extents())
-		}
-		if !ok || extents > maxExtents {
-			for _, l := range out {
-				l.Undo()
-			}
-			return nil, false
-		}
-	}
-	return out, true
-}
-
-// tell sends an event to the scheduler, or keeps it until the scheduler is back.
-func (e *engine) tell(r enginesock.Reply) {
-	if e.sched != nil {
-		e.sched.send(r, nil)
-		return
-	}
-	if e.generation != "" && len(e.outbox) < 2*maxTransfers {
-		e.outbox = append(e.outbox, r)
-	}
-}
-
-// statsLife is how long load feedback says something: engines send it every second.
-const statsLife = 5 * time.Second
-
-// load is the last load feedback, nil if it is too old to say anything of now.
+// load is the last load feedback, summed over the replicas, with the step times of
+// the slowest. It is nil unless every replica's says something of now.
 func (e *engine) load(now transfer.Instant) *api.EngineStats {
-	if e.stats == nil || now.Sub(e.statsAt) > statsLife {
-		return nil
+	sum := &api.EngineStats{}
+	for _, r := range e.replicas {
+		s := r.load(now)
+		if s == nil {
+			return nil
+		}
+		sum.Waiting += s.Waiting
+		sum.Running += s.Running
+		sum.KVBlocksFree += s.KVBlocksFree
+		sum.KVBlocksTotal += s.KVBlocksTotal
+		sum.StepMicrosP50 = max(sum.StepMicrosP50, s.StepMicrosP50)
+		sum.StepMicrosP99 = max(sum.StepMicrosP99, s.StepMicrosP99)
 	}
-	return e.stats
+	return sum
 }
 
-func (e *engine) status(now transfer.Instant, incompatible []string) api.EngineStatus {
+func (e *engine) status(now transfer.Instant, c compatibility) api.EngineStatus {
 	why := e.notReady()
-	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Generation: e.generation, Draining: e.draining, Stats: e.load(now), StagingFree: e.stagingFree(), Incompatible: incompatible}
+	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Generation: e.generation(), Draining: e.draining, Stats: e.load(now),
+		StagingFree: e.stagingFree(), Incompatible: c.incompatible, Conversions: c.conversions}
 }
 
 // checkEngine reports which attribute of a registration is wrong, and why.
@@ -149,8 +146,12 @@ func checkEngine(r api.Engine) (attribute string, err error) {
 	switch {
 	case !slices.Contains([]string{"prefill", "decode", "both"}, r.EngineRole):
 		return "role", fmt.Errorf("role %q is none of prefill, decode, both", r.EngineRole)
-	case r.StagingBytes/int64(r.Fingerprint.Ranks.Tensor) < arena.PageSize:
-		return "staging_bytes", fmt.Errorf("staging_bytes %d gives less than %d to each of %d ranks", r.StagingBytes, arena.PageSize, r.Fingerprint.Ranks.Tensor)
+	case r.DataSize < 0 || r.DataSize > enginesock.MaxReplicas || replicas(r)*(r.Fingerprint.Ranks.Tensor+1) > maxUserSessions:
+		return "data_size", fmt.Errorf("data_size %d is outside 0 to %d, or makes more than %d processes of %d ranks each", r.DataSize, enginesock.MaxReplicas, maxUserSessions, r.Fingerprint.Ranks.Tensor)
+	case r.Fingerprint.Ranks.Pipeline != 1:
+		return "fingerprint", fmt.Errorf("fingerprint: ranks.pipeline is %d, and only one stage can be transferred", r.Fingerprint.Ranks.Pipeline)
+	case r.StagingBytes/int64(r.Fingerprint.Ranks.Tensor*replicas(r)) < arena.PageSize:
+		return "staging_bytes", fmt.Errorf("staging_bytes %d gives less than %d to each of %d ranks", r.StagingBytes, arena.PageSize, r.Fingerprint.Ranks.Tensor*replicas(r))
 	case r.StagingBytes > 1<<50:
 		return "staging_bytes", fmt.Errorf("staging_bytes %d is more than any host has", r.StagingBytes)
 	case r.MaxInFlight < 0:

@@ -63,7 +63,7 @@ func (n *node) engine(name, role string, fp kvcache.Fingerprint) *fake {
 func (f *fake) start(n *node, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	h := enginesock.Hello{Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.Ranks.Tensor, Fingerprint: f.fp}
+	h := enginesock.Hello{Version: enginesock.Version, Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.Ranks.Tensor, Fingerprint: f.fp}
 	path := filepath.Join(n.dir, EngineSocket)
 	f.sched = enginesock.NewScheduler(enginesock.Identity{Path: path, Hello: h}, nil, nil)
 	f.work = nil

@@ -44,7 +44,7 @@ func (d *Daemon) damage(t *receiving) {
 func (d *Daemon) flip(t *receiving) {
 	h := fnv.New64a()
 	_, _ = h.Write(t.id[:])
-	fp, tokens := t.engine.reg.Fingerprint, t.m.Tokens()
+	fp, tokens := t.replica.engine.reg.Fingerprint, t.m.Tokens()
 	seed := h.Sum64()
 	for range 64 {
 		seed = seed*6364136223846793005 + 1442695040888963407
@@ -64,7 +64,7 @@ func (d *Daemon) flip(t *receiving) {
 // usedByte picks a payload byte of a slot that decode reads.
 func usedByte(fp kvcache.Fingerprint, tokens int, seed uint64) (int64, bool) {
 	p, err := fp.PayloadFor(tokens)
-	if err != nil || tokens < 2 {
+	if err != nil || tokens < 2 || !fp.Storage.Packing.Known() {
 		return 0, false
 	}
 	var b [8]byte
@@ -100,10 +100,5 @@ func usedByte(fp kvcache.Fingerprint, tokens int, seed uint64) (int64, bool) {
 func (l *landing) views(rank int, r kvcache.Range) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := &l.ranks[rank]
-	var out [][]byte
-	for _, p := range k.parts(r) {
-		out = append(out, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
-	}
-	return out
+	return l.ranks[rank].views(r)
 }

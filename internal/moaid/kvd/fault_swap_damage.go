@@ -17,7 +17,7 @@ const reachEnv = "MOAI_KVD_FAULT_REACH"
 // swap overwrites one page that decode reads with another of the same layer. The
 // number of tokens decides which, so that a run can be repeated.
 func (d *Daemon) swap(t *receiving) {
-	fp, tokens := t.engine.reg.Fingerprint, t.m.Tokens()
+	fp, tokens := t.replica.engine.reg.Fingerprint, t.m.Tokens()
 	for rank := range fp.Ranks.Tensor {
 		to, from, ok := swapped(fp, tokens, strings.Split(os.Getenv(reachEnv), ","))
 		if !ok {

@@ -26,6 +26,9 @@ const (
 	headerSource   = "X-Moai-Source"
 	headerHold     = "X-Moai-Hold-Ms"
 	headerVerdict  = "X-Moai-Transfer-Verdict"
+	// headerDataRank tells an engine with several data-parallel replicas which of
+	// them has the KV. It is the name that vLLM's server knows.
+	headerDataRank = "X-data-parallel-rank"
 )
 
 // forwards are the requests that are on their way, by transfer id, so that a
@@ -75,8 +78,9 @@ func (f *forwards) cancel(id string) {
 
 // target is where a request goes, as the owner said.
 type target struct {
-	socket  string
-	verdict <-chan transfer.Verdict // nil: nothing to wait for
+	socket   string
+	verdict  <-chan transfer.Verdict // nil: nothing to wait for
+	dataRank string                  // the replica that must compute it; empty: any
 }
 
 // forwardTo sends a request to an engine's socket, after its KV has come. The
@@ -121,7 +125,7 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, prefix 
 			return
 		}
 	}
-	d.relay(ctx, w, r, name, prefix, tg.socket, body)
+	d.relay(ctx, w, r, name, prefix, tg, body)
 }
 
 // engineURL is what a request's URL is for the engine: what follows prefix, as
@@ -186,13 +190,15 @@ func (d *Daemon) route(ctx context.Context, name, id, source string) (target, *a
 		if source == "" {
 			return
 		}
-		v, err := d.hold(e, w, from)
+		v, rep, err := d.hold(e, w, from)
 		var r *transfer.Refused
 		if errors.As(err, &r) {
 			fail = &api.Error{Code: r.Code, Message: r.Why}
 			return
 		}
-		tg.verdict = v
+		if tg.verdict = v; err == nil && len(e.replicas) > 1 {
+			tg.dataRank = strconv.Itoa(rep.rank)
+		}
 	})
 	if err != nil {
 		return tg, &api.Error{Code: "stopping", Message: err.Error()}
@@ -267,7 +273,7 @@ func dropHop(h http.Header) {
 // relay sends a request from memory and streams the answer, each piece at once.
 // An answer that breaks off breaks the client's connection too: it must not look
 // complete.
-func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Request, name, prefix, socket string, body []byte) {
+func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Request, name, prefix string, tg target, body []byte) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, "http://engine/", bytes.NewReader(body))
 	if err == nil {
 		req.URL, err = engineURL(r, prefix)
@@ -279,7 +285,10 @@ func (d *Daemon) relay(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	req.Header = r.Header.Clone()
 	dropHop(req.Header)
 	req.Header.Del("Expect")
-	tr := engineTransport(socket)
+	if tg.dataRank != "" {
+		req.Header.Set(headerDataRank, tg.dataRank)
+	}
+	tr := engineTransport(tg.socket)
 	defer tr.CloseIdleConnections()
 	resp, err := tr.RoundTrip(req)
 	if err != nil {

@@ -44,7 +44,7 @@ func (d *Daemon) summaries() []api.EngineSummary {
 		e := d.engines[name]
 		why := e.notReady()
 		list = append(list, api.EngineSummary{Name: name, EngineRole: e.reg.EngineRole, Ready: why == "", Reason: why, Draining: e.draining,
-			Generation: e.generation, Stats: e.load(now), Peers: peers})
+			Generation: e.generation(), Stats: e.load(now), Peers: peers})
 	}
 	return list
 }

@@ -46,7 +46,7 @@ type Daemon struct {
 	landings landings
 
 	roomMu   sync.Mutex
-	room     map[*engine]struct{}
+	room     map[*replica]struct{}
 	roomWake chan struct{}
 
 	// The owner's.
@@ -63,6 +63,7 @@ type Daemon struct {
 	early       map[wire.ID]early
 	cancelled   map[wire.ID]tombstone
 	compat      compatCache
+	converters  converterCache
 	deferred    []func()
 	wantPacing  bool
 	ready       map[string]bool // engines, as last logged
@@ -98,7 +99,7 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: o, log: o.Log, identity: id, store: st, started: time.Now(), timeouts: o.Timeouts,
 		lease: time.Duration(cmp.Or(o.LeaseMillis, 10_000)) * time.Millisecond,
-		own:   newOwner(), room: map[*engine]struct{}{}, roomWake: make(chan struct{}, 1),
+		own:   newOwner(), room: map[*replica]struct{}{}, roomWake: make(chan struct{}, 1),
 		engines: map[string]*engine{}, pairs: map[string]api.Pair{}, links: map[string]api.Link{},
 		peers: map[string]*peerSession{}, sessions: map[transfer.Session]*peerSession{}, byTransport: map[transport.Session]*peerSession{},
 		sends: map[wire.ID]*sending{}, recvs: map[wire.ID]*receiving{}, early: map[wire.ID]early{}, cancelled: map[wire.ID]tombstone{},
@@ -165,7 +166,7 @@ func (d *Daemon) tick() {
 		}
 		if t.m.Done(now) {
 			delete(d.sends, t.id)
-			t.engine.sends--
+			t.replica.engine.sends--
 		}
 	})
 	d.eachRecv(func(t *receiving) {
@@ -174,7 +175,7 @@ func (d *Daemon) tick() {
 		}
 		if t.m.Done(now) {
 			delete(d.recvs, t.id)
-			t.engine.recvs--
+			t.replica.engine.recvs--
 		}
 	})
 	d.order = slices.DeleteFunc(d.order, func(t *receiving) bool { return t.m.State().Terminal() })
@@ -189,24 +190,33 @@ func (d *Daemon) tick() {
 		}
 	}
 	for _, e := range d.engines {
-		if e.missing != 0 && now.Sub(e.missing) >= d.lease {
-			e.missing = 0 // once: what comes later has deadlines of its own
-			d.endEngine(e, false, "the engine's sessions were gone for a lease")
+		for _, r := range e.replicas {
+			if r.missing != 0 && now.Sub(r.missing) >= d.lease {
+				r.missing = 0 // once: what comes later has deadlines of its own
+				d.endReplica(r, false, "the engine's sessions were gone for a lease")
+			}
 		}
 	}
 	d.wantPacing = true
 }
 
-// endEngine ends all transfers of an engine. fenced: its processes are dead.
-func (d *Daemon) endEngine(e *engine, fenced bool, why string) {
+// endEngine ends all transfers of an engine.
+func (d *Daemon) endEngine(e *engine, why string) {
+	for _, r := range e.replicas {
+		d.endReplica(r, false, why)
+	}
+}
+
+// endReplica ends all transfers of a replica. fenced: its processes are dead.
+func (d *Daemon) endReplica(r *replica, fenced bool, why string) {
 	ev := transfer.EngineGone{Fenced: fenced, Detail: why}
 	d.eachSend(func(t *sending) {
-		if t.engine == e {
+		if t.replica == r {
 			_ = d.stepSend(t, ev)
 		}
 	})
 	d.eachRecv(func(t *receiving) {
-		if t.engine == e {
+		if t.replica == r {
 			_ = d.stepRecv(t, ev)
 		}
 	})
@@ -252,7 +262,7 @@ func (d *Daemon) announcement() []wire.Engine {
 		if err != nil { // a struct of strings and integers always encodes
 			continue
 		}
-		g := wire.Engine{Name: name, Generation: e.generation, Ranks: uint16(e.ranks()), FingerprintJSON: string(b)}
+		g := wire.Engine{Name: name, Generation: e.generation(), Ranks: uint16(e.ranks()), FingerprintJSON: string(b)}
 		if h, err := hex.DecodeString(e.reg.Fingerprint.Hash()); err == nil {
 			copy(g.FingerprintHash[:], h)
 		}

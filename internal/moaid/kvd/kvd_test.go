@@ -330,7 +330,7 @@ func TestRefusals(t *testing.T) {
 	id = newID()
 	pe.prefill(id, 40, hash, true)
 	de.claim(id, 40, hash, 0)
-	if v := de.verdict(id); v.Code != enginesock.FailIncompatible || !strings.Contains(v.Reason, "head_dim") {
+	if v := de.verdict(id); v.Code != enginesock.FailIncompatible || !strings.Contains(v.Reason, "group") {
 		t.Errorf("other geometry: %+v", v)
 	}
 	st := must[*api.EngineStatus](t, "engine")(d.c.GetEngine(t.Context(), "decode", 0))

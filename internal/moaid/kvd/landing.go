@@ -23,7 +23,33 @@ type landing struct {
 	mu      sync.Mutex
 	session transport.Session // nil: nothing may be written
 	ranks   []landingRank
+	alike   []alike
 	writers int // chunks between target and drop
+}
+
+// alike is a part of the payload that several ranks have alike. It travels for the
+// first of them.
+type alike struct {
+	r     kvcache.Range
+	ranks []int // ascending
+}
+
+// alikes gives the parts of a payload that several ranks have alike.
+func alikes(fp *kvcache.Fingerprint, p kvcache.Payload) []alike {
+	var out []alike
+	for _, s := range p.Sections {
+		sharers := make([][]int, fp.Ranks.Tensor)
+		for rank := range fp.Ranks.Tensor {
+			first := fp.Primary(s.Group, rank)
+			sharers[first] = append(sharers[first], rank)
+		}
+		for _, ranks := range sharers {
+			if len(ranks) > 1 {
+				out = append(out, alike{kvcache.Range{Offset: s.Offset, Length: s.Bytes()}, ranks})
+			}
+		}
+	}
+	return out
 }
 
 type landingRank struct {
@@ -75,6 +101,13 @@ func (l *landing) add(rank int, a *arena.Arena, ps []piece) {
 	}
 }
 
+// share says what several ranks have alike.
+func (l *landing) share(list []alike) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alike = list
+}
+
 // target gives the memory for a chunk and holds its pages until drop.
 func (l *landing) target(s transport.Session, h wire.ChunkHeader) (dst [][]byte, ok bool, err error) {
 	l.mu.Lock()
@@ -100,26 +133,87 @@ func (l *landing) target(s transport.Session, h wire.ChunkHeader) (dst [][]byte,
 	if len(taken) > transfer.MaxRanges {
 		return nil, false, &wire.Error{Code: wire.CodeProtocol, Reason: fmt.Sprintf("the chunks of a rank lie in more than %d pieces", transfer.MaxRanges)}
 	}
-	parts := k.parts(c)
-	for i, p := range parts {
+	touched := l.touched(h)
+	for i, p := range touched {
 		if !p.piece.lease.Hold() {
-			for _, q := range parts[:i] {
+			for _, q := range touched[:i] {
 				q.piece.lease.Drop()
 			}
 			return nil, false, nil
 		}
-		dst = append(dst, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
 	}
+	dst = k.views(c)
 	k.taken = taken
 	l.writers++
 	return dst, true, nil
+}
+
+// copies gives the parts of a chunk that other ranks have alike.
+func (l *landing) copies(h wire.ChunkHeader) []alike {
+	var out []alike
+	for _, a := range l.alike {
+		if a.ranks[0] != int(h.Rank) {
+			continue
+		}
+		both := transfer.Set{a.r}.And(transfer.Set{{Offset: h.Offset, Length: int64(h.Length)}})
+		for _, r := range both {
+			out = append(out, alike{r, a.ranks[1:]})
+		}
+	}
+	return out
+}
+
+// touched gives the pages that a chunk is written to, on all ranks.
+func (l *landing) touched(h wire.ChunkHeader) []part {
+	out := l.ranks[h.Rank].parts(kvcache.Range{Offset: h.Offset, Length: int64(h.Length)})
+	for _, a := range l.copies(h) {
+		for _, rank := range a.ranks {
+			out = append(out, l.ranks[rank].parts(a.r)...)
+		}
+	}
+	return out
+}
+
+// spread copies what several ranks have alike of a verified chunk from the rank
+// that it travelled for to the others. The pages are held until drop. After shut
+// nothing is copied: nobody will count it.
+func (l *landing) spread(s transport.Session, h wire.ChunkHeader) {
+	type move struct{ to, from [][]byte }
+	var moves []move
+	l.mu.Lock()
+	if l.session == s {
+		for _, a := range l.copies(h) {
+			from := l.ranks[h.Rank].views(a.r)
+			for _, rank := range a.ranks {
+				moves = append(moves, move{l.ranks[rank].views(a.r), from})
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, m := range moves {
+		copyPieces(m.to, m.from)
+	}
+}
+
+// copyPieces copies the concatenation of from to that of to, which is as long.
+func copyPieces(to, from [][]byte) {
+	var src []byte
+	for _, dst := range to {
+		for len(dst) > 0 {
+			if len(src) == 0 {
+				src, from = from[0], from[1:]
+			}
+			n := copy(dst, src)
+			dst, src = dst[n:], src[n:]
+		}
+	}
 }
 
 // drop ends what target began, and reports whether the landing is shut and was
 // the last to be written to.
 func (l *landing) drop(h wire.ChunkHeader) bool {
 	l.mu.Lock()
-	parts := l.ranks[h.Rank].parts(kvcache.Range{Offset: h.Offset, Length: int64(h.Length)})
+	parts := l.touched(h)
 	l.writers--
 	last := l.writers == 0 && l.session == nil
 	l.mu.Unlock()
@@ -142,6 +236,15 @@ func (k *landingRank) parts(c kvcache.Range) []part {
 		if lo < hi {
 			out = append(out, part{p, lo - p.r.Offset, hi - lo})
 		}
+	}
+	return out
+}
+
+// views gives the memory of a range of which all is leased.
+func (k *landingRank) views(r kvcache.Range) [][]byte {
+	var out [][]byte
+	for _, p := range k.parts(r) {
+		out = append(out, k.arena.View(p.piece.lease.Extents(), p.off, p.n)...)
 	}
 	return out
 }

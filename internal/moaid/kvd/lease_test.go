@@ -19,14 +19,14 @@ func TestLeaseThatFailsDoesNotWakeItself(t *testing.T) {
 		defer a.Retire()
 		arenas = append(arenas, a)
 	}
-	e := &engine{arenas: arenas}
-	if _, ok := e.lease(2 * arena.PageSize); ok {
+	e := &replica{arenas: arenas}
+	if _, ok := e.lease([]int64{2 * arena.PageSize, 2 * arena.PageSize}); ok {
 		t.Fatal("leased two pages of an arena with one")
 	}
 	if woken != 0 || arenas[0].Usage().Free != 4 {
 		t.Errorf("woken %d times, usage %+v", woken, arenas[0].Usage())
 	}
-	ls, ok := e.lease(arena.PageSize)
+	ls, ok := e.lease([]int64{arena.PageSize, arena.PageSize})
 	if !ok {
 		t.Fatal("no lease")
 	}

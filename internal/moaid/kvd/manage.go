@@ -199,7 +199,12 @@ func (d *Daemon) deletePair(w http.ResponseWriter, r *http.Request) {
 	done(w, err)
 }
 
-func (d *Daemon) applyPairs(s store.State) { d.owned(func() { d.pairs = s.Pairs }) }
+func (d *Daemon) applyPairs(s store.State) {
+	d.owned(func() {
+		d.pairs = s.Pairs
+		d.compat = compatCache{}
+	})
+}
 
 func (d *Daemon) putPair(w http.ResponseWriter, r *http.Request) {
 	var p api.Pair

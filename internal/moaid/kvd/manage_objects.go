@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"slices"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -231,9 +230,9 @@ func (d *Daemon) register(reg api.Engine) {
 		return
 	}
 	draining := false
-	if e != nil && e.reg.Fingerprint.Hash() != reg.Fingerprint.Hash() {
+	if e != nil && (e.reg.Fingerprint.Hash() != reg.Fingerprint.Hash() || len(e.replicas) != replicas(reg)) {
 		draining = e.draining
-		d.dismiss(e, "the engine was registered anew with another fingerprint")
+		d.dismiss(e, "the engine was registered anew with another fingerprint or data_size")
 		e = nil
 	}
 	if e == nil {
@@ -248,10 +247,8 @@ func (d *Daemon) register(reg api.Engine) {
 	e.reg = reg
 	e.budget.SetLimit(ingestLimit(reg))
 	if old.UID != reg.UID || old.Unit != reg.Unit || old.OnTransferFailure != reg.OnTransferFailure {
-		for _, s := range append(slices.Clone(e.workers), e.sched) {
-			if s != nil {
-				s.close()
-			}
+		for _, s := range e.sessions() {
+			s.close()
 		}
 	}
 	if old.HTTPSocket != reg.HTTPSocket {
@@ -276,22 +273,21 @@ func (d *Daemon) startProbe(e *engine) {
 // dismiss ends an engine here: its transfers, its sessions and, when the last
 // page is free, its arenas.
 func (d *Daemon) dismiss(e *engine, why string) {
-	d.endEngine(e, false, why)
-	for _, s := range append(slices.Clone(e.workers), e.sched) {
-		if s != nil {
-			s.close()
-		}
+	d.endEngine(e, why)
+	for _, s := range e.sessions() {
+		s.close()
 	}
 	if e.stopProbe != nil {
 		e.stopProbe()
 	}
-	for _, a := range e.arenas {
-		if a != nil {
-			a.Retire()
-		}
+	for _, a := range e.arenas() {
+		a.Retire()
 	}
-	e.gone, e.sched = true, nil
-	clear(e.workers)
+	e.gone = true
+	for _, r := range e.replicas {
+		r.sched = nil
+		clear(r.workers)
+	}
 	delete(d.engines, e.reg.Name)
 }
 
@@ -347,7 +343,7 @@ func (d *Daemon) engineStatus(ctx context.Context, name string) (api.EngineStatu
 	found := false
 	err := d.own.call(ctx, func() {
 		if e := d.engines[name]; e != nil {
-			found, st = true, e.status(d.own.now(), d.incompatible(e))
+			found, st = true, e.status(d.own.now(), d.compatibilityOf(e))
 		}
 	})
 	if err == nil && !found {

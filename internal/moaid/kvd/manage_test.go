@@ -123,7 +123,7 @@ func TestUnauthorisedEngine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := enginesock.EncodeRequest(&enginesock.Hello{Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: 2, Fingerprint: testFingerprint()}, 1)
+		b, err := enginesock.EncodeRequest(&enginesock.Hello{Version: enginesock.Version, Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: 2, Fingerprint: testFingerprint()}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,10 @@ type metrics struct {
 	forwarded        *prometheus.CounterVec
 	authRejections   *prometheus.CounterVec
 	duplicateReports prometheus.Counter
+	convertedBytes   *prometheus.CounterVec
+	convertSeconds   *prometheus.CounterVec
+	changedValues    *prometheus.CounterVec
+	inexact          *prometheus.CounterVec
 }
 
 func newMetrics(d *Daemon) *metrics {
@@ -40,8 +44,13 @@ func newMetrics(d *Daemon) *metrics {
 		forwarded:        counter("moai_forwarded_total", "Requests forwarded to engines.", "engine", "code"),
 		authRejections:   counter("moai_auth_rejections_total", "Clients that were turned away.", "kind"),
 		duplicateReports: prometheus.NewCounter(prometheus.CounterOpts{Name: "moai_duplicate_reports_total", Help: "Workers that reported a load twice."}),
+		convertedBytes:   counter("moai_kv_converted_bytes_total", "KV payload bytes that were converted for their peer.", "peer"),
+		convertSeconds:   counter("moai_kv_conversion_seconds_total", "Time that conversions took, over all threads.", "peer"),
+		changedValues:    counter("moai_kv_changed_values_total", "Values that a conversion could not preserve and that were sent nevertheless, by what became of them: clipped or rounded.", "peer", "change"),
+		inexact:          counter("moai_kv_inexact_aborts_total", "Transfers that ended because a conversion would have changed a value.", "peer"),
 	}
 	m.reg.MustRegister(m.bytes, m.chunks, m.transfers, m.stages, m.holds, m.held, m.forwarded, m.authRejections, m.duplicateReports,
+		m.convertedBytes, m.convertSeconds, m.changedValues, m.inexact,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &liveCollector{d})
 	return m
 }
@@ -101,10 +110,7 @@ func (d *Daemon) gauges() []prometheus.Metric {
 	engines := 0
 	for name, e := range d.engines {
 		var u arena.Usage
-		for _, a := range e.arenas {
-			if a == nil {
-				continue
-			}
+		for _, a := range e.arenas() {
 			x := a.Usage()
 			u.Free, u.Held, u.Quarantined, u.Total = u.Free+x.Free, u.Held+x.Held, u.Quarantined+x.Quarantined, u.Total+x.Total
 		}
@@ -117,14 +123,7 @@ func (d *Daemon) gauges() []prometheus.Metric {
 			ready = 1
 		}
 		add(readyDesc, ready, name)
-		if e.sched != nil {
-			engines++
-		}
-		for _, w := range e.workers {
-			if w != nil {
-				engines++
-			}
-		}
+		engines += len(e.sessions())
 	}
 	add(sessionsDesc, float64(len(d.peers)), "peer")
 	add(sessionsDesc, float64(engines), "engine")

@@ -38,7 +38,7 @@ func TestEarlyClaimKeepsItsPlace(t *testing.T) {
 	claim := &wire.Claim{ID: w, SourceEngine: "prefill", ClaimantEngine: "decode", LifetimeMS: 60_000}
 	if err := n.d.own.call(t.Context(), func() {
 		for i, h := range []*heard{d, x} {
-			ps := &peerSession{s: h, num: 1000 + n.d.sessionNum + 1, node: h.node, up: true, known: map[string]kvcache.Fingerprint{"decode": testFingerprint()}}
+			ps := &peerSession{s: h, num: 1000 + n.d.sessionNum + 1, node: h.node, up: true, known: map[string]format{"decode": formatOf(testFingerprint())}}
 			n.d.sessionNum += 1001
 			n.d.sessions[ps.num] = ps
 			ps.queue = newSendQueue(n.d, h, 0)
@@ -80,7 +80,7 @@ func TestFailedClaimIsToldOnce(t *testing.T) {
 	must[*api.EngineStatus](t, "engine")(n.c.PutEngine(t.Context(), registration(n, "decode", "decode", testFingerprint())))
 	s := dialRaw(t, n)
 	for _, r := range []enginesock.Request{
-		&enginesock.Hello{Engine: "decode", Generation: newID(), Session: enginesock.Scheduler, World: 2, Fingerprint: testFingerprint()},
+		&enginesock.Hello{Version: enginesock.Version, Engine: "decode", Generation: newID(), Session: enginesock.Scheduler, World: 2, Fingerprint: testFingerprint()},
 		&enginesock.Claim{ID: newID(), Tokens: 10, TokenHash: tokenHash(10, "a"), Source: enginesock.Endpoint{Node: "nowhere", Engine: "prefill"}},
 		&enginesock.Ping{},
 	} {
@@ -167,7 +167,7 @@ func TestEarlyClaimTakenBack(t *testing.T) {
 	w := must[wire.ID](t, "id")(wire.ParseID(id))
 	if err := n.d.own.call(t.Context(), func() {
 		h := &heard{node: "d"}
-		ps := &peerSession{s: h, num: 1000, node: "d", up: true, known: map[string]kvcache.Fingerprint{"decode": testFingerprint()}}
+		ps := &peerSession{s: h, num: 1000, node: "d", up: true, known: map[string]format{"decode": formatOf(testFingerprint())}}
 		n.d.sessions[ps.num] = ps
 		ps.queue = newSendQueue(n.d, h, 0)
 		n.d.claimed(ps, &wire.Claim{ID: w, SourceEngine: "prefill", ClaimantEngine: "decode", LifetimeMS: 60_000})

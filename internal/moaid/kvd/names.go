@@ -29,6 +29,7 @@ const (
 	codeIncompatible  transfer.Code = "incompatible"
 	codeNotPaired     transfer.Code = "not_paired"
 	codeCorrupt       transfer.Code = "corrupt"
+	codeInexact       transfer.Code = "inexact"
 	codeOther         transfer.Code = "other" // a peer's, that this version does not know
 )
 
@@ -47,6 +48,7 @@ var wireCodes = map[transfer.Code]wire.Code{
 	transfer.CodeNoRoom: wire.CodeNoRoom, codeCorrupt: wire.CodeCorrupt, codeNotPaired: wire.CodeNotPaired,
 	transfer.CodeProtocol: wire.CodeProtocol, codeUnknownEngine: wire.CodeUnknownEngine, transfer.CodeLoadFailed: wire.CodeLoadFailed,
 	transfer.CodeNotNeeded: wire.CodeNotNeeded, transfer.CodePeerGone: wire.CodeDeadline, codeUnknownSource: wire.CodeUnknownEngine,
+	codeInexact: wire.CodeInexact,
 }
 
 // wireCode is the number that a code travels as.
@@ -62,7 +64,7 @@ func wireCode(c transfer.Code) wire.Code {
 func failureCode(c transfer.Code) enginesock.FailureCode {
 	switch c {
 	case codeUnknownSource, transfer.CodeNotOffered, transfer.CodeTokenHash, codeIncompatible, transfer.CodeWithdrawn,
-		transfer.CodePeerGone, transfer.CodeDeadline, transfer.CodeNoRoom, codeCorrupt, codeNotPaired, transfer.CodeCancelled:
+		transfer.CodePeerGone, transfer.CodeDeadline, transfer.CodeNoRoom, codeCorrupt, codeNotPaired, transfer.CodeCancelled, codeInexact:
 		return enginesock.FailureCode(c)
 	case codeUnknownEngine:
 		return enginesock.FailUnknownSource

@@ -1,14 +1,9 @@
 package kvd
 
 import (
-	"context"
 	"encoding/hex"
-	"sync"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
@@ -22,31 +17,31 @@ type peerSession struct {
 	node  string
 	up    bool
 	queue *sendQueue
-	known map[string]kvcache.Fingerprint // of announced engines, by name
-}
-
-func (ps *peerSession) fingerprint(engine string) (kvcache.Fingerprint, bool) {
-	fp, ok := ps.known[engine]
-	return fp, ok
+	known map[string]format // of announced engines, by name
 }
 
 func (d *Daemon) learn(ps *peerSession, list []wire.Engine) {
-	ps.known = map[string]kvcache.Fingerprint{}
+	ps.known = map[string]format{}
 	for i, g := range list {
 		if i >= maxEngines {
 			d.log.Warn("a peer announced more engines than a node has", "peer", ps.node, "engines", len(list))
 			break
 		}
 		fp, err := kvcache.ParseFingerprint([]byte(g.FingerprintJSON))
-		if err != nil || !validName(g.Name) || fp.Hash() != hex.EncodeToString(g.FingerprintHash[:]) {
+		f := formatOf(fp)
+		if err != nil || !validName(g.Name) || f.hash != hex.EncodeToString(g.FingerprintHash[:]) || int(g.Ranks) != fp.Ranks.Tensor {
 			d.log.Warn("a peer announced an engine that cannot be used", "peer", ps.node, "engine", clip(g.Name), "error", err)
 			continue
 		}
-		ps.known[g.Name] = fp
+		ps.known[g.Name] = f
 	}
 	for name, e := range d.engines {
-		for _, why := range d.incompatible(e) {
+		c := d.compatibilityOf(e)
+		for _, why := range c.incompatible {
 			d.log.Warn("engines of a pair do not fit", "engine", name, "reason", why)
+		}
+		for _, v := range c.conversions {
+			d.log.Debug("engines of a pair fit", "engine", name, "prefill", v.Prefill, "decode", v.Decode, "class", v.Class, "conversion", v.Text)
 		}
 	}
 }
@@ -168,8 +163,13 @@ func (d *Daemon) ChunkTarget(s transport.Session, h wire.ChunkHeader) ([][]byte,
 // ChunkDone is called by the transport's streams after ChunkTarget said ok.
 func (d *Daemon) ChunkDone(s transport.Session, h wire.ChunkHeader, err error) {
 	// ChunkTarget found it, and it is kept while a chunk is being written.
-	if l := d.landings.get(h.ID); l != nil && l.drop(h) {
-		d.landings.remove(h.ID)
+	if l := d.landings.get(h.ID); l != nil {
+		if err == nil {
+			l.spread(s, h)
+		}
+		if l.drop(h) {
+			d.landings.remove(h.ID)
+		}
 	}
 	if err != nil {
 		return
@@ -204,145 +204,5 @@ func (d *Daemon) violation(v transfer.Violation, id wire.ID) {
 	if ps := d.sessions[v.Session]; ps != nil {
 		d.log.Warn("protocol violation by a peer", "peer", ps.node, "transfer", id, "reason", v.Why)
 		ps.s.Close(wire.CodeProtocol, v.Why)
-	}
-}
-
-// incompatible says why engines of peers that pairs join with e do not fit it.
-func (d *Daemon) incompatible(e *engine) []string {
-	var out []string
-	here := api.PeerEngine{Node: d.cfg.Node, Engine: e.reg.Name}
-	for _, p := range sortedPairs(d.pairs) {
-		for _, side := range []struct{ us, them []api.PeerEngine }{{p.Prefill, p.Decode}, {p.Decode, p.Prefill}} {
-			if !contains(side.us, here) {
-				continue
-			}
-			for _, o := range side.them {
-				ps := d.peers[o.Node]
-				if ps == nil {
-					continue
-				}
-				fp, ok := ps.known[o.Engine]
-				if !ok {
-					continue
-				}
-				prefill, decode := e.reg.Fingerprint, fp
-				if contains(p.Decode, here) {
-					prefill, decode = fp, e.reg.Fingerprint
-				}
-				if err := d.compat.check(prefill, decode); err != nil {
-					out = append(out, peerName(o.Node, o.Engine)+": "+err.Error())
-				}
-			}
-		}
-	}
-	return out
-}
-
-// compatCache remembers verdicts: a check is made for every claim.
-type compatCache struct{ m map[[2]string]error }
-
-func (c *compatCache) check(prefill, decode kvcache.Fingerprint) error {
-	key := [2]string{prefill.Hash(), decode.Hash()}
-	if err, ok := c.m[key]; ok {
-		return err
-	}
-	if c.m == nil || len(c.m) > 256 {
-		c.m = map[[2]string]error{}
-	}
-	err := kvcompat.Check(prefill, decode, kvcompat.Options{}).Err()
-	c.m[key] = err
-	return err
-}
-
-// sendQueue hands chunks to a session's streams, by as many workers.
-type sendQueue struct {
-	mu      sync.Mutex
-	wake    *sync.Cond
-	jobs    []chunkJob
-	stopped bool
-}
-
-type chunkJob struct {
-	t     *sending
-	e     transfer.SendChunk
-	lease *arena.Lease
-	arena *arena.Arena
-}
-
-func newSendQueue(d *Daemon, s transport.Session, workers int) *sendQueue {
-	q := &sendQueue{}
-	q.wake = sync.NewCond(&q.mu)
-	for range workers {
-		d.background(func() { q.work(d, s) })
-	}
-	return q
-}
-
-// sendChunk queues a chunk whose pages it holds until it was written.
-func (d *Daemon) sendChunk(t *sending, e transfer.SendChunk) {
-	j := chunkJob{t, e, t.leases[e.Rank], t.engine.arenas[e.Rank]}
-	ps := d.sessions[e.Session]
-	if ps == nil || j.arena == nil || !j.lease.Hold() || !ps.queue.push(j) {
-		d.later(func() { _ = d.stepSend(t, sentEvent(e, true)) })
-	}
-}
-
-func sentEvent(e transfer.SendChunk, failed bool) transfer.ChunkSent {
-	return transfer.ChunkSent{Session: e.Session, Rank: e.Rank, Offset: e.Offset, Length: e.Length, Failed: failed}
-}
-
-func (q *sendQueue) push(j chunkJob) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.stopped {
-		j.lease.Drop()
-		return false
-	}
-	q.jobs = append(q.jobs, j)
-	q.wake.Signal()
-	return true
-}
-
-// stop ends the workers when the queue is empty: what is queued fails at once,
-// since the session is down.
-func (q *sendQueue) stop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stopped = true
-	q.wake.Broadcast()
-}
-
-func (q *sendQueue) next() (chunkJob, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.jobs) == 0 && !q.stopped {
-		q.wake.Wait()
-	}
-	if len(q.jobs) == 0 {
-		return chunkJob{}, false
-	}
-	j := q.jobs[0]
-	q.jobs[0] = chunkJob{}
-	q.jobs = q.jobs[1:]
-	return j, true
-}
-
-func (q *sendQueue) work(d *Daemon, s transport.Session) {
-	ctx, cancel := context.WithCancel(d.ctx)
-	defer cancel()
-	for {
-		j, ok := q.next()
-		if !ok {
-			return
-		}
-		src := j.arena.View(j.lease.Extents(), j.e.Offset, j.e.Length)
-		err := s.SendChunk(ctx, uint16(j.e.Rank), j.t.id, j.e.Offset, src)
-		j.lease.Drop()
-		d.own.post(func() {
-			if err == nil {
-				d.metrics.moved("sent", s.Peer(), string(s.Encryption()), int(j.e.Length))
-			}
-			_ = d.stepSend(j.t, sentEvent(j.e, err != nil))
-		})
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
@@ -14,7 +16,7 @@ import (
 // receiving is a transfer whose decode engine is here.
 type receiving struct {
 	id         wire.ID
-	engine     *engine
+	replica    *replica
 	m          *transfer.Receiver
 	source     enginesock.Endpoint
 	land       *landing
@@ -34,9 +36,10 @@ type receiving struct {
 }
 
 // claimFor finds or begins the receiving side of an id.
-func (d *Daemon) claimFor(e *engine, id wire.ID, source enginesock.Endpoint, c *transfer.Claim) (*receiving, error) {
+func (d *Daemon) claimFor(rep *replica, id wire.ID, source enginesock.Endpoint, c *transfer.Claim) (*receiving, error) {
+	e := rep.engine
 	if t := d.recvs[id]; t != nil {
-		if t.engine != e || t.source != source {
+		if t.replica.engine != e || t.source != source {
 			return nil, refused(enginesock.CodeConflict, "this id was claimed by another engine or from another source")
 		}
 		return t, nil
@@ -49,7 +52,7 @@ func (d *Daemon) claimFor(e *engine, id wire.ID, source enginesock.Endpoint, c *
 	}
 	now := d.own.now()
 	fp := e.reg.Fingerprint
-	t := &receiving{id: id, engine: e, source: source, began: now, land: &landing{ranks: make([]landingRank, e.ranks())}}
+	t := &receiving{id: id, replica: rep, source: source, began: now, land: &landing{ranks: make([]landingRank, e.ranks())}}
 	need := func(tokens, from int) ([]kvcache.Range, error) {
 		p, err := fp.PayloadFor(tokens)
 		if err != nil {
@@ -57,8 +60,9 @@ func (d *Daemon) claimFor(e *engine, id wire.ID, source enginesock.Endpoint, c *
 		}
 		return fp.Needed(p, from), nil
 	}
+	own := func(tokens int) ([]transfer.Set, error) { return ownOf(&fp, tokens) }
 	t.answering = c != nil
-	t.m = transfer.NewReceiver(now, transfer.ReceiverOptions{Ranks: e.ranks(), Need: need, Timeouts: d.timeouts}, c)
+	t.m = transfer.NewReceiver(now, transfer.ReceiverOptions{Ranks: e.ranks(), Need: need, Own: own, Timeouts: d.timeouts}, c)
 	d.recvs[id] = t
 	d.order = append(d.order, t)
 	e.recvs++
@@ -91,9 +95,12 @@ func (d *Daemon) onClaim(s *session, m *enginesock.Claim) error {
 	}
 	c := transfer.Claim{Tokens: m.Tokens, Hash: m.TokenHash, From: m.FromToken}
 	known := d.recvs[id] != nil
-	t, err := d.claimFor(s.engine, id, m.Source, &c)
+	t, err := d.claimFor(s.replica, id, m.Source, &c)
 	if err != nil {
 		return err
+	}
+	if t.replica != s.replica {
+		return d.claimedElsewhere(s, m.Seq, t)
 	}
 	if known {
 		t.answering = true
@@ -113,12 +120,25 @@ func (d *Daemon) onClaim(s *session, m *enginesock.Claim) error {
 	return nil
 }
 
+// claimedElsewhere answers a claim of an id that another replica of the engine
+// has. Pages are a replica's own: if the daemon chose the other for a request that
+// the engine then gave to this one, nobody will load, and both are told so.
+func (d *Daemon) claimedElsewhere(s *session, seq int64, t *receiving) error {
+	if t.m.HasConnector() {
+		return refused(enginesock.CodeConflict, "data-parallel rank %d has claimed this id", t.replica.rank)
+	}
+	_ = d.stepRecv(t, transfer.Cancel{Code: transfer.CodeCancelled,
+		Detail: fmt.Sprintf("the KV was fetched for data-parallel rank %d, and rank %d claimed it: pass the header %s on", t.replica.rank, s.replica.rank, headerDataRank)})
+	s.send(&enginesock.OK{Seq: seq, ClaimState: t.claimState()}, nil)
+	return nil
+}
+
 func (d *Daemon) ownRecv(s *session, id string) (*receiving, error) {
 	w, err := wire.ParseID(id)
 	if err != nil {
 		return nil, refused(enginesock.CodeBadRequest, "%v", err)
 	}
-	if t := d.recvs[w]; t != nil && t.engine == s.engine && t.m.HasConnector() {
+	if t := d.recvs[w]; t != nil && t.replica == s.replica && t.m.HasConnector() {
 		return t, nil
 	}
 	return nil, refused(enginesock.CodeUnknownID, "this engine claimed no id %s", id)
@@ -168,7 +188,7 @@ func (d *Daemon) stepRecv(t *receiving, ev transfer.Event) error {
 func (d *Daemon) recvEffect(t *receiving, e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.SendClaim:
-		d.toPeer(e.Session, &wire.Claim{ID: t.id, SourceEngine: t.source.Engine, ClaimantEngine: t.engine.reg.Name, LifetimeMS: uint32(d.timeouts.Claim.Milliseconds())})
+		d.toPeer(e.Session, &wire.Claim{ID: t.id, SourceEngine: t.source.Engine, ClaimantEngine: t.replica.engine.reg.Name, LifetimeMS: uint32(d.timeouts.Claim.Milliseconds())})
 	case transfer.LeasePages:
 		t.want, t.waits = e.Ranges, true
 		d.leaseFor(t)
@@ -193,7 +213,7 @@ func (d *Daemon) recvEffect(t *receiving, e transfer.Effect) {
 	case transfer.Violation:
 		d.violation(e, t.id)
 	case transfer.ReturnBudget:
-		t.engine.budget.Return(e.Bytes)
+		t.replica.engine.budget.Return(e.Bytes)
 	case transfer.VerdictReached:
 		d.verdict(t, e.Verdict)
 	case transfer.Ended:
@@ -214,7 +234,8 @@ func (d *Daemon) leaseFor(t *receiving) {
 	if !t.waits || t.m.State().Terminal() {
 		return
 	}
-	e := t.engine
+	rep := t.replica
+	e := rep.engine
 	if n := t.want.Bytes(); n > e.arenaBytes() {
 		t.waits = false
 		why := fmt.Sprintf("the prompt needs %d bytes of staging memory a rank, engine %s has %d", n, e.reg.Name, e.arenaBytes())
@@ -234,7 +255,7 @@ func (d *Daemon) leaseFor(t *receiving) {
 		}
 	}
 	for _, r := range t.want {
-		leases, ok := e.lease(r.Length)
+		leases, ok := rep.lease(slices.Repeat([]int64{r.Length}, rep.ranks()))
 		for rank, l := range leases {
 			got[rank] = append(got[rank], piece{r, l})
 			count += len(l.Extents())
@@ -247,16 +268,19 @@ func (d *Daemon) leaseFor(t *receiving) {
 	t.waits = false
 	for rank, ps := range got {
 		t.pieces = append(t.pieces, ps...)
-		t.land.add(rank, e.arenas[rank], ps)
+		t.land.add(rank, rep.arenas[rank], ps)
+	}
+	if p, err := e.reg.Fingerprint.PayloadFor(t.m.Tokens()); err == nil { // the machine has asked the same
+		t.land.share(alikes(&e.reg.Fingerprint, p))
 	}
 	d.landings.put(t.id, t.land)
 	d.later(func() { _ = d.stepRecv(t, transfer.Leased{OK: true}) })
 }
 
 // retryLeases lets transfers that wait for pages try again, oldest first.
-func (d *Daemon) retryLeases(e *engine) {
+func (d *Daemon) retryLeases(r *replica) {
 	for _, t := range d.order {
-		if t.engine == e && t.waits {
+		if t.replica == r && t.waits {
 			d.leaseFor(t)
 			if t.waits {
 				return // no overtaking: a large transfer must not starve
@@ -271,10 +295,10 @@ func (d *Daemon) pace() {
 	for _, t := range d.order {
 		// One transfer never has all of the budget: its bytes may not be computed
 		// yet, and others' are.
-		limit := ingestLimit(t.engine.reg)
+		limit := ingestLimit(t.replica.engine.reg)
 		w := min(t.m.Wanted(), max(limit/4, min(limit, minShare))-t.m.Given())
 		if w > 0 {
-			if n := t.engine.budget.Give(now, w); n > 0 {
+			if n := t.replica.engine.budget.Give(now, w); n > 0 {
 				_ = d.stepRecv(t, transfer.Credit{Bytes: n})
 			}
 		}
@@ -287,7 +311,7 @@ func (d *Daemon) recvEnded(t *receiving, e transfer.Ended) {
 	switch {
 	case !t.m.HasConnector():
 	case e.Outcome == transfer.Committed, e.Code == transfer.CodeLoadFailed, e.Code == transfer.CodeNotNeeded:
-		t.engine.tell(&enginesock.Closed{ID: t.id.String(), Outcome: enginesock.Outcome(e.Outcome)})
+		t.replica.tell(&enginesock.Closed{ID: t.id.String(), Outcome: enginesock.Outcome(e.Outcome)})
 	case t.promised: // ready was said, and does not hold any more
 		d.tellVerdict(t)
 	}
@@ -296,7 +320,7 @@ func (d *Daemon) recvEnded(t *receiving, e transfer.Ended) {
 		d.metrics.stage("load", seconds(t.ready, t.ended))
 	}
 	bytes, chunks := t.m.Moved()
-	d.log.Info("transfer ended", "transfer", t.id, "direction", "receive", "engine", t.engine.reg.Name, "peer", peerName(t.source.Node, t.source.Engine),
+	d.log.Info("transfer ended", "transfer", t.id, "direction", "receive", "engine", t.replica.engine.reg.Name, "data_rank", t.replica.rank, "peer", peerName(t.source.Node, t.source.Engine),
 		"outcome", e.Outcome, "code", e.Code, "reason", e.Detail, "tokens", t.m.Tokens(), "from_token", t.m.From(), "bytes", bytes, "expected", t.m.Expected(),
 		"chunks", chunks, "encryption", t.encryption, "seconds", seconds(t.began, t.ended))
 }
@@ -313,12 +337,13 @@ func (d *Daemon) offeredBy(ps *peerSession, m *wire.Offer) {
 		return
 	}
 	if !t.m.State().Terminal() {
-		fp, ok := ps.fingerprint(m.SourceEngine)
+		theirs, ok := ps.known[m.SourceEngine]
 		if !ok {
 			_ = d.stepRecv(t, transfer.Fail{Code: codeUnknownSource, Detail: "node " + ps.node + " has announced no engine " + m.SourceEngine})
 			return
 		}
-		if err := d.compat.check(fp, t.engine.reg.Fingerprint); err != nil {
+		o, _ := d.options(api.PeerEngine{Node: ps.node, Engine: m.SourceEngine}, api.PeerEngine{Node: d.cfg.Node, Engine: t.replica.engine.reg.Name})
+		if err := d.compat.check(theirs, formatOf(t.replica.engine.reg.Fingerprint), o).Err(); err != nil {
 			_ = d.stepRecv(t, transfer.Fail{Code: codeIncompatible, Detail: err.Error()})
 			return
 		}

@@ -20,7 +20,7 @@ func (d *Daemon) onRequest(s *session, req enginesock.Request, file *os.File) {
 		d.onHello(s, h)
 		return
 	}
-	if s.engine == nil || s.engine.gone {
+	if s.replica == nil || s.replica.engine.gone {
 		closeFile(file)
 		s.refuse(seq, enginesock.CodeUnauthorized, false, "the first request of a session is hello")
 		return
@@ -79,8 +79,8 @@ func (d *Daemon) dispatch(s *session, req enginesock.Request) error {
 	case *enginesock.Loaded:
 		return d.onLoaded(s, m)
 	case *enginesock.Stats:
-		s.engine.statsAt = d.own.now()
-		s.engine.stats = &api.EngineStats{Waiting: m.Waiting, Running: m.Running, KVBlocksFree: m.KVBlocksFree, KVBlocksTotal: m.KVBlocksTotal, StepMicrosP50: m.StepMicrosP50, StepMicrosP99: m.StepMicrosP99}
+		s.replica.statsAt = d.own.now()
+		s.replica.stats = &api.EngineStats{Waiting: m.Waiting, Running: m.Running, KVBlocksFree: m.KVBlocksFree, KVBlocksTotal: m.KVBlocksTotal, StepMicrosP50: m.StepMicrosP50, StepMicrosP99: m.StepMicrosP99}
 		s.ok(seq)
 		return nil
 	}
@@ -96,35 +96,35 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 		s.refuse(h.Seq, code, code == enginesock.CodeUnknownEngine, why)
 		return
 	}
-	e := d.engines[h.Engine]
-	if e.generation != h.Generation {
-		d.newGeneration(e, h.Generation)
+	r := d.engines[h.Engine].replicas[h.DataRank]
+	if r.generation != h.Generation {
+		d.newGeneration(r, h.Generation)
 	}
-	s.engine, s.kind, s.rank = e, h.Session, h.Rank
+	s.replica, s.kind, s.rank = r, h.Session, h.Rank
 	s.known.Store(true)
-	s.log = s.log.With("engine", e.reg.Name, "session", h.Session, "rank", h.Rank)
-	old := e.sched
+	s.log = s.log.With("engine", h.Engine, "session", h.Session, "rank", h.Rank, "data_rank", h.DataRank)
+	old := r.sched
 	if h.Session == enginesock.Worker {
-		old = e.workers[h.Rank]
-		e.workers[h.Rank] = s
+		old = r.workers[h.Rank]
+		r.workers[h.Rank] = s
 	} else {
-		e.sched = s
+		r.sched = s
 	}
 	if old != nil && old != s {
-		old.engine = nil
+		old.replica = nil
 		old.close()
 	}
-	if e.connected() {
-		e.missing = 0
+	if r.connected() {
+		r.missing = 0
 	}
 	s.log.Info("engine session opened", "generation", h.Generation)
 	s.send(&enginesock.OK{Seq: h.Seq, LeaseMillis: d.lease.Milliseconds(), MaxWaiting: maxWaiting, Instance: d.instance.String(),
-		Node: d.cfg.Node, OnTransferFailure: e.reg.OnTransferFailure}, nil)
+		Node: d.cfg.Node, OnTransferFailure: r.engine.reg.OnTransferFailure}, nil)
 	if h.Session == enginesock.Scheduler {
-		for _, r := range e.outbox {
-			s.send(r, nil)
+		for _, m := range r.outbox {
+			s.send(m, nil)
 		}
-		e.outbox = nil
+		r.outbox = nil
 	}
 	d.changed()
 }
@@ -135,8 +135,8 @@ func (d *Daemon) admit(s *session, h *enginesock.Hello) (enginesock.Code, string
 	switch {
 	case s.known.Load():
 		return enginesock.CodeBadRequest, "the session has said hello already"
-	case h.Version != 0:
-		return enginesock.CodeVersion, fmt.Sprintf("version %d is not spoken here, only 0", h.Version)
+	case h.Version != enginesock.Version:
+		return enginesock.CodeVersion, fmt.Sprintf("version %d is not spoken here, only %d", h.Version, enginesock.Version)
 	case e == nil:
 		return enginesock.CodeUnknownEngine, fmt.Sprintf("no engine %q is registered on this node", h.Engine)
 	}
@@ -147,53 +147,53 @@ func (d *Daemon) admit(s *session, h *enginesock.Hello) (enginesock.Code, string
 	case h.Fingerprint.Hash() != e.reg.Fingerprint.Hash():
 		return enginesock.CodeFingerprint, "the fingerprint differs from the registered one: " + fingerprintDifference(e.reg.Fingerprint, h.Fingerprint)
 	case h.World != e.ranks():
-		return enginesock.CodeBadRequest, fmt.Sprintf("world is %d, the registered tensor_size %d", h.World, e.ranks())
-	case slices.Contains(e.past, h.Generation):
+		return enginesock.CodeBadRequest, fmt.Sprintf("world is %d, the registered ranks.tensor %d", h.World, e.ranks())
+	case h.Replicas() != len(e.replicas):
+		return enginesock.CodeBadRequest, fmt.Sprintf("data_size is %d, the registered one %d", h.Replicas(), len(e.replicas))
+	case slices.Contains(e.replicas[h.DataRank].past, h.Generation):
 		return enginesock.CodeGeneration, "a newer generation of this engine has connected"
 	}
 	return "", ""
 }
 
-// newGeneration ends everything of the engine's earlier run. The new one is
+// newGeneration ends everything of the replica's earlier run. The new one is
 // started by the same unit after the old one's processes died.
-func (d *Daemon) newGeneration(e *engine, generation string) {
-	if e.generation != "" {
-		e.past = append(e.past, e.generation)
-		e.past = e.past[max(0, len(e.past)-8):]
+func (d *Daemon) newGeneration(r *replica, generation string) {
+	if r.generation != "" {
+		r.past = append(r.past, r.generation)
+		r.past = r.past[max(0, len(r.past)-8):]
 	}
-	d.endEngine(e, true, "the engine was restarted")
-	for _, s := range append(slices.Clone(e.workers), e.sched) {
-		if s != nil {
-			s.engine = nil
-			s.close()
-		}
+	d.endReplica(r, true, "the engine was restarted")
+	for _, s := range r.sessions() {
+		s.replica = nil
+		s.close()
 	}
-	e.sched, e.outbox, e.stats, e.wantRoom = nil, nil, nil, false
-	clear(e.workers)
-	e.generation, e.missing = generation, d.own.now()
-	for rank, a := range e.arenas {
-		if a != nil && a.Bytes() != e.arenaBytes() {
+	r.sched, r.outbox, r.stats, r.wantRoom = nil, nil, nil, false
+	clear(r.workers)
+	r.generation, r.missing = generation, d.own.now()
+	for rank, a := range r.arenas {
+		if a != nil && a.Bytes() != r.engine.arenaBytes() {
 			a.Retire()
-			e.arenas[rank] = nil
+			r.arenas[rank] = nil
 		}
 	}
 }
 
 // sessionGone notes that a session ended; its transfers wait a lease for it.
 func (d *Daemon) sessionGone(s *session) {
-	e := s.engine
-	if e == nil {
+	r := s.replica
+	if r == nil {
 		return
 	}
-	s.engine = nil
-	if e.sched == s {
-		e.sched = nil
+	s.replica = nil
+	if r.sched == s {
+		r.sched = nil
 	}
-	if s.kind == enginesock.Worker && e.workers[s.rank] == s {
-		e.workers[s.rank] = nil
+	if s.kind == enginesock.Worker && r.workers[s.rank] == s {
+		r.workers[s.rank] = nil
 	}
-	if e.missing == 0 {
-		e.missing = d.own.now()
+	if r.missing == 0 {
+		r.missing = d.own.now()
 	}
 	s.log.Info("engine session closed")
 	d.changed()

@@ -198,12 +198,12 @@ func (d *Daemon) watchRoom() {
 			return
 		}
 		d.roomMu.Lock()
-		engines := slices.Collect(maps.Keys(d.room))
+		replicas := slices.Collect(maps.Keys(d.room))
 		clear(d.room)
 		d.roomMu.Unlock()
 		if !d.own.post(func() {
-			for _, e := range engines {
-				d.roomMade(e)
+			for _, r := range replicas {
+				d.roomMade(r)
 			}
 		}) {
 			return

@@ -3,10 +3,15 @@ package kvd
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache/convert"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
@@ -14,19 +19,42 @@ import (
 // sending is a transfer whose prefill engine is here.
 type sending struct {
 	id         wire.ID
-	engine     *engine
+	replica    *replica
 	m          *transfer.Sender
-	leases     []*arena.Lease // a rank
-	payload    int64          // bytes of a rank
+	ranks      []storedRank
 	tokens     int
 	target     enginesock.Endpoint
 	node       string // of the claimant
+	session    transfer.Session // of the claim
+	conversion *conversion
+	expected   int64 // bytes that a claimant without a prefix of its own needs; until there is one, what is stored
+	changed    convert.Count
+	over       atomic.Bool // nothing need be converted any more
 	encryption string
 	began      transfer.Instant
 	offered    transfer.Instant
 	claimed    transfer.Instant
 	granted    transfer.Instant
 	ended      transfer.Instant
+}
+
+// storedRank is where a rank stores what is its own of the payload.
+type storedRank struct {
+	own   transfer.Set
+	arena *arena.Arena
+	lease *arena.Lease
+}
+
+// view gives the memory of n payload bytes from off, all of which must be the rank's own.
+func (r *storedRank) view(off, n int64) ([][]byte, error) {
+	at := int64(0)
+	for _, o := range r.own {
+		if o.Offset <= off && off-o.Offset <= o.Length-n {
+			return r.arena.View(r.lease.Extents(), at+off-o.Offset, n), nil
+		}
+		at += o.Length
+	}
+	return nil, fmt.Errorf("payload bytes [%d, +%d) are not this rank's own", off, n)
 }
 
 // early is a CLAIM for an id that is not reserved here yet.
@@ -37,7 +65,8 @@ type early struct {
 }
 
 func (d *Daemon) onReserve(s *session, m *enginesock.Reserve) error {
-	e := s.engine
+	r := s.replica
+	e := r.engine
 	id, err := wire.ParseID(m.ID)
 	if err != nil {
 		return refused(enginesock.CodeBadRequest, "%v", err)
@@ -48,7 +77,7 @@ func (d *Daemon) onReserve(s *session, m *enginesock.Reserve) error {
 	}
 	if t := d.sends[id]; t != nil {
 		switch {
-		case t.engine != e || t.tokens != m.Tokens || t.target != target:
+		case t.replica != r || t.tokens != m.Tokens || t.target != target:
 			return refused(enginesock.CodeConflict, "this id was reserved with other content")
 		case t.m.State().Terminal():
 			return refused(enginesock.CodeConflict, "this id was reserved before and has ended: %s", t.m.End().Outcome)
@@ -59,21 +88,29 @@ func (d *Daemon) onReserve(s *session, m *enginesock.Reserve) error {
 	if e.sends >= maxTransfers {
 		return refused(enginesock.CodeTooMany, "the engine has %d transfers", e.sends)
 	}
-	p, err := e.reg.Fingerprint.PayloadFor(m.Tokens)
+	own, err := ownOf(&e.reg.Fingerprint, m.Tokens)
 	if err != nil {
 		return refused(enginesock.CodeBadRequest, "%v", err)
 	}
-	if p.Bytes > e.arenaBytes() {
-		return refused(enginesock.CodeBadRequest, "a prompt of %d tokens needs %d bytes of staging memory a rank, the engine has %d", m.Tokens, p.Bytes, e.arenaBytes())
+	sizes, total := make([]int64, len(own)), int64(0)
+	for rank, o := range own {
+		sizes[rank] = o.Bytes()
+		total += sizes[rank]
 	}
-	leases, ok := e.lease(p.Bytes)
+	if most := slices.Max(sizes); most > e.arenaBytes() {
+		return refused(enginesock.CodeBadRequest, "a prompt of %d tokens needs %d bytes of staging memory a rank, the engine has %d", m.Tokens, most, e.arenaBytes())
+	}
+	leases, ok := r.lease(sizes)
 	if !ok {
-		e.wantRoom = true
-		return refused(enginesock.CodeNoRoom, "no staging pages for %d bytes a rank are free", p.Bytes)
+		r.wantRoom = true
+		return refused(enginesock.CodeNoRoom, "no staging pages for %d bytes a rank are free", slices.Max(sizes))
 	}
 	now := d.own.now()
-	t := &sending{id: id, engine: e, leases: leases, payload: p.Bytes, tokens: m.Tokens, target: target, began: now}
-	t.m = transfer.NewSender(now, transfer.SenderOptions{Tokens: m.Tokens, Ranks: e.ranks(), Bytes: p.Bytes, MaxChunk: wire.MaxChunk, Window: sendWindow, Timeouts: d.timeouts})
+	t := &sending{id: id, replica: r, tokens: m.Tokens, target: target, expected: total, began: now}
+	for rank, l := range leases {
+		t.ranks = append(t.ranks, storedRank{own[rank], r.arenas[rank], l})
+	}
+	t.m = transfer.NewSender(now, transfer.SenderOptions{Tokens: m.Tokens, Own: own, MaxChunk: wire.MaxChunk, Window: sendWindow, Timeouts: d.timeouts})
 	d.sends[id] = t
 	e.sends++
 	d.answerReserve(s, m.Seq, t)
@@ -90,10 +127,24 @@ func (d *Daemon) onReserve(s *session, m *enginesock.Reserve) error {
 	return nil
 }
 
+// ownOf gives, by rank, what is its own of the payload of a prompt.
+func ownOf(fp *kvcache.Fingerprint, tokens int) ([]transfer.Set, error) {
+	p, err := fp.PayloadFor(tokens)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]transfer.Set, fp.Ranks.Tensor)
+	for rank := range out {
+		out[rank] = transfer.SetOf(fp.Own(p, rank)...)
+	}
+	return out, nil
+}
+
 func (d *Daemon) answerReserve(s *session, seq int64, t *sending) {
 	ok := &enginesock.OK{Seq: seq, DeadlineMillis: d.timeouts.Reserve.Milliseconds()}
-	for _, l := range t.leases {
-		ok.Extents = append(ok.Extents, extents(l))
+	for _, r := range t.ranks {
+		ok.RankRanges = append(ok.RankRanges, r.own)
+		ok.Extents = append(ok.Extents, extents(r.lease))
 	}
 	s.send(ok, nil)
 }
@@ -106,13 +157,13 @@ func extents(l *arena.Lease) []enginesock.Extent {
 	return out
 }
 
-// ownSend finds a transfer that the session's engine reserved.
+// ownSend finds a transfer that the session's replica reserved.
 func (d *Daemon) ownSend(s *session, id string) (*sending, error) {
 	w, err := wire.ParseID(id)
 	if err != nil {
 		return nil, refused(enginesock.CodeBadRequest, "%v", err)
 	}
-	if t := d.sends[w]; t != nil && t.engine == s.engine {
+	if t := d.sends[w]; t != nil && t.replica == s.replica {
 		return t, nil
 	}
 	return nil, refused(enginesock.CodeUnknownID, "this engine reserved no id %s", id)
@@ -163,9 +214,13 @@ func (d *Daemon) claimed(ps *peerSession, m *wire.Claim) {
 		d.abortTo(ps, m.ID, codeUnknownEngine, "the CLAIM names no engine")
 		return
 	}
-	if code, why := d.mayLeave(ps, m); code != "" {
+	refuse := func(code transfer.Code, why string) {
 		d.log.Warn("claim refused", "transfer", m.ID, "peer", peerName(ps.node, m.ClaimantEngine), "code", code, "reason", why)
 		d.abortTo(ps, m.ID, code, why)
+	}
+	c, code, why := d.mayLeave(ps, m)
+	if code != "" {
+		refuse(code, why)
 		return
 	}
 	t := d.sends[m.ID]
@@ -187,12 +242,20 @@ func (d *Daemon) claimed(ps *peerSession, m *wire.Claim) {
 		d.early[m.ID] = early{ps, *m, d.own.now().Add(min(m.Lifetime(), d.timeouts.Claim))}
 		return
 	}
-	if t.engine.reg.Name != m.SourceEngine {
+	if t.replica.engine.reg.Name != m.SourceEngine {
 		d.abortTo(ps, m.ID, codeUnknownEngine, fmt.Sprintf("engine %s did not reserve it", m.SourceEngine))
 		return
 	}
+	view, expected, err := c.view(d.log, t)
+	if err != nil {
+		refuse(codeIncompatible, err.Error())
+		return
+	}
 	claimant := peerName(ps.node, m.ClaimantEngine)
-	if err := d.stepSend(t, transfer.PeerClaim{Session: ps.num, Claimant: claimant, Lifetime: m.Lifetime()}); err != nil {
+	if was := t.m.Claimant(); t.session != ps.num && !t.m.State().Terminal() && (was == "" || was == claimant) {
+		t.session, t.conversion, t.expected = ps.num, c, expected
+	}
+	if err := d.stepSend(t, transfer.PeerClaim{Session: ps.num, Claimant: claimant, Lifetime: m.Lifetime(), View: view}); err != nil {
 		d.abortTo(ps, m.ID, transfer.CodeNotOffered, err.Error())
 		return
 	}
@@ -216,23 +279,30 @@ func (d *Daemon) earlyOf(ps *peerSession) int {
 	return n
 }
 
-// mayLeave says why a claimant may not have what it asks for.
-func (d *Daemon) mayLeave(ps *peerSession, m *wire.Claim) (transfer.Code, string) {
+// mayLeave says how a claimant gets what it asks for, or why it may not.
+func (d *Daemon) mayLeave(ps *peerSession, m *wire.Claim) (*conversion, transfer.Code, string) {
 	e := d.engines[m.SourceEngine]
 	if e == nil {
-		return codeUnknownEngine, fmt.Sprintf("node %s has no engine %s", d.cfg.Node, m.SourceEngine)
+		return nil, codeUnknownEngine, fmt.Sprintf("node %s has no engine %s", d.cfg.Node, m.SourceEngine)
 	}
-	if !d.paired(d.cfg.Node, m.SourceEngine, ps.node, m.ClaimantEngine) {
-		return codeNotPaired, fmt.Sprintf("no pair on node %s names %s for prefill and %s for decode", d.cfg.Node, m.SourceEngine, peerName(ps.node, m.ClaimantEngine))
-	}
-	fp, ok := ps.fingerprint(m.ClaimantEngine)
+	o, ok := d.options(api.PeerEngine{Node: d.cfg.Node, Engine: m.SourceEngine}, api.PeerEngine{Node: ps.node, Engine: m.ClaimantEngine})
 	if !ok {
-		return codeUnknownEngine, fmt.Sprintf("node %s has announced no engine %s", ps.node, m.ClaimantEngine)
+		return nil, codeNotPaired, fmt.Sprintf("no pair on node %s names %s for prefill and %s for decode", d.cfg.Node, m.SourceEngine, peerName(ps.node, m.ClaimantEngine))
 	}
-	if err := d.compat.check(e.reg.Fingerprint, fp); err != nil {
-		return codeIncompatible, err.Error()
+	theirs, ok := ps.known[m.ClaimantEngine]
+	if !ok {
+		return nil, codeUnknownEngine, fmt.Sprintf("node %s has announced no engine %s", ps.node, m.ClaimantEngine)
 	}
-	return "", ""
+	ours := formatOf(e.reg.Fingerprint)
+	v := d.compat.check(ours, theirs, o)
+	if err := v.Err(); err != nil {
+		return nil, codeIncompatible, err.Error()
+	}
+	c, err := d.converters.get(ours, theirs)
+	if err != nil {
+		return nil, codeIncompatible, "no conversion is known: " + err.Error()
+	}
+	return &conversion{to: theirs.Fingerprint, verdict: v, text: v.Conversion(), c: c}, "", ""
 }
 
 // stepSend drives a sender and carries out its effects.
@@ -247,7 +317,7 @@ func (d *Daemon) stepSend(t *sending, ev transfer.Event) error {
 func (d *Daemon) sendEffect(t *sending, e transfer.Effect) {
 	switch e := e.(type) {
 	case transfer.SendOffer:
-		m := &wire.Offer{ID: t.id, SourceEngine: t.engine.reg.Name, TargetEngine: t.target.Engine, Tokens: uint32(t.tokens), LifetimeMS: uint32(d.timeouts.Offer.Milliseconds())}
+		m := &wire.Offer{ID: t.id, SourceEngine: t.replica.engine.reg.Name, TargetEngine: t.target.Engine, Tokens: uint32(t.tokens), LifetimeMS: uint32(d.timeouts.Offer.Milliseconds())}
 		if b, err := hex.DecodeString(t.m.Offered().Hash); err == nil {
 			copy(m.TokenHash[:], b)
 		}
@@ -263,15 +333,16 @@ func (d *Daemon) sendEffect(t *sending, e transfer.Effect) {
 		d.violation(e, t.id)
 	case transfer.Ended:
 		t.ended = d.own.now()
-		t.engine.tell(&enginesock.Released{ID: t.id.String(), Outcome: enginesock.Outcome(e.Outcome), Reason: reason(e)})
+		t.over.Store(true)
+		t.replica.tell(&enginesock.Released{ID: t.id.String(), Outcome: enginesock.Outcome(e.Outcome), Reason: reason(e)})
 		d.metrics.ended("send", e)
 		bytes, chunks := t.m.Moved()
-		d.log.Info("transfer ended", "transfer", t.id, "direction", "send", "engine", t.engine.reg.Name, "peer", t.m.Claimant(),
+		d.log.Info("transfer ended", "transfer", t.id, "direction", "send", "engine", t.replica.engine.reg.Name, "data_rank", t.replica.rank, "peer", t.m.Claimant(),
 			"outcome", e.Outcome, "code", e.Code, "reason", e.Detail, "tokens", t.tokens, "bytes", bytes, "chunks", chunks,
-			"seconds", t.ended.Sub(t.began).Seconds())
+			"conversion", t.conversionText(), "values_clipped", t.changed.Clipped, "values_rounded", t.changed.Rounded, "seconds", t.ended.Sub(t.began).Seconds())
 	case transfer.FreePages:
-		for _, l := range t.leases {
-			l.Release()
+		for _, r := range t.ranks {
+			r.lease.Release()
 		}
 	}
 }

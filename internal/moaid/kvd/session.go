@@ -34,9 +34,9 @@ type session struct {
 	out   outbox
 	close func() // idempotent; ends reader and writer
 
-	engine *engine // after hello
-	kind   enginesock.SessionKind
-	rank   int
+	replica *replica // after hello
+	kind    enginesock.SessionKind
+	rank    int
 
 	known atomic.Bool // hello was accepted; the owner sets it, the reader asks
 }

@@ -86,7 +86,7 @@ func TestAdoptedDescriptors(t *testing.T) {
 	must[*api.EngineStatus](t, "engine")(n.c.PutEngine(t.Context(), registration(n, "prefill", "prefill", testFingerprint())))
 	gen := newID()
 	hello := func(s *rawSession, rank int) {
-		h := enginesock.Hello{Engine: "prefill", Generation: gen, Session: enginesock.Worker, Rank: rank, World: 2, Fingerprint: testFingerprint()}
+		h := enginesock.Hello{Version: enginesock.Version, Engine: "prefill", Generation: gen, Session: enginesock.Worker, Rank: rank, World: 2, Fingerprint: testFingerprint()}
 		if r, _, err := s.ask(&h, nil); err != nil || r.Type() != enginesock.TypeOK {
 			t.Fatalf("%+v %v", r, err)
 		}

@@ -32,7 +32,7 @@ func (d *Daemon) getStatus(w http.ResponseWriter, r *http.Request) {
 	err := d.own.call(r.Context(), func() {
 		for _, name := range slices.Sorted(maps.Keys(d.engines)) {
 			e := d.engines[name]
-			st.Engines = append(st.Engines, e.status(d.own.now(), d.incompatible(e)))
+			st.Engines = append(st.Engines, e.status(d.own.now(), d.compatibilityOf(e)))
 		}
 		for _, t := range d.sends {
 			if !t.m.State().Terminal() {
@@ -66,8 +66,8 @@ func (d *Daemon) transfers() []api.Transfer {
 		if peer == "" && t.target.Node != "" {
 			peer = peerName(t.target.Node, t.target.Engine)
 		}
-		x := api.Transfer{ID: t.id.String(), Direction: "send", State: string(t.m.State()), Engine: t.engine.reg.Name, Peer: peer, Tokens: t.tokens,
-			BytesExpected: t.payload * int64(t.engine.ranks()), BytesMoved: bytes, Chunks: chunks, Encryption: t.encryption, AgeSeconds: seconds(t.began, now),
+		x := api.Transfer{ID: t.id.String(), Direction: "send", State: string(t.m.State()), Engine: t.replica.engine.reg.Name, DataRank: t.replica.rank, Peer: peer, Tokens: t.tokens,
+			BytesExpected: t.expected, Conversion: t.conversionText(), ValuesClipped: t.changed.Clipped, ValuesRounded: t.changed.Rounded, BytesMoved: bytes, Chunks: chunks, Encryption: t.encryption, AgeSeconds: seconds(t.began, now),
 			OfferSeconds: seconds(t.began, t.offered)}
 		if t.m.State().Terminal() {
 			x.Reason = reason(t.m.End())
@@ -76,7 +76,7 @@ func (d *Daemon) transfers() []api.Transfer {
 	}
 	for _, t := range d.recvs {
 		bytes, chunks := t.m.Moved()
-		x := api.Transfer{ID: t.id.String(), Direction: "receive", State: string(t.m.State()), Engine: t.engine.reg.Name, Peer: peerName(t.source.Node, t.source.Engine),
+		x := api.Transfer{ID: t.id.String(), Direction: "receive", State: string(t.m.State()), Engine: t.replica.engine.reg.Name, DataRank: t.replica.rank, Peer: peerName(t.source.Node, t.source.Engine),
 			Tokens: t.m.Tokens(), FromToken: t.m.From(), BytesExpected: t.m.Expected(), BytesMoved: bytes, Chunks: chunks, Encryption: t.encryption,
 			AgeSeconds: seconds(t.began, now), OfferSeconds: seconds(t.began, t.offered), ReceiveSeconds: seconds(t.offered, t.ready)}
 		if t.m.State().Terminal() {

@@ -72,5 +72,5 @@ func (d *Daemon) tellVerdict(t *receiving) {
 		t.untold = true
 		return
 	}
-	t.engine.tell(&enginesock.VerdictEvent{ID: t.id.String(), ClaimState: t.claimState()})
+	t.replica.tell(&enginesock.VerdictEvent{ID: t.id.String(), ClaimState: t.claimState()})
 }

@@ -23,6 +23,22 @@ func SetOf(rs ...kvcache.Range) Set {
 	return s
 }
 
+// Ascending gives the union of rs, which ascend by offset, in one pass.
+func Ascending(rs []kvcache.Range) Set {
+	out := make(Set, 0, len(rs))
+	for _, r := range rs {
+		if r.Length <= 0 {
+			continue
+		}
+		if n := len(out); n > 0 && r.Offset <= end(out[n-1]) {
+			out[n-1].Length = max(end(out[n-1]), end(r)) - out[n-1].Offset
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 // Add gives the union of s and r.
 func (s Set) Add(r kvcache.Range) Set {
 	if r.Length <= 0 {

@@ -24,6 +24,7 @@ const (
 	CodeLoadFailed    Code = 15
 	CodeNotNeeded     Code = 16
 	CodeUntrusted     Code = 17
+	CodeInexact       Code = 18
 )
 
 var codeNames = map[Code]string{
@@ -44,6 +45,7 @@ var codeNames = map[Code]string{
 	CodeLoadFailed:    "load_failed",
 	CodeNotNeeded:     "not_needed",
 	CodeUntrusted:     "untrusted",
+	CodeInexact:       "inexact",
 }
 
 // Known reports whether this version knows the code.
