@@ -33,12 +33,15 @@ type Options struct {
 type Reason struct {
 	Attribute string `json:"attribute"` // of the fingerprint, e.g. "storage.dtype"
 	Prefill   string `json:"prefill"`   // value on the prefill engine
-	Decode    string `json:"decode"`    // value on the decode engine
+	Decode    string `json:"decode"`    // value on the decode engine; empty if only one engine is looked at
 	Why       string `json:"why"`       // what would go wrong
 	Fix       string `json:"fix"`       // what the operator can change
 }
 
 func (r Reason) String() string {
+	if r.Decode == "" { // about one engine's configuration
+		return fmt.Sprintf("%s is %s: %s. %s.", r.Attribute, r.Prefill, r.Why, r.Fix)
+	}
 	if r.Prefill == r.Decode {
 		return fmt.Sprintf("%s is %s on both engines: %s. %s.", r.Attribute, r.Prefill, r.Why, r.Fix)
 	}
