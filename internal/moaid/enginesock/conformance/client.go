@@ -49,14 +49,15 @@ type Side struct {
 }
 
 // Pair is two linked daemons; Prefill's engine is paired with Decode's, both
-// have the fingerprint that was asked for, one rank, and recompute as
+// have the fingerprint and the replicas that were asked for, and recompute as
 // on_transfer_failure.
 type Pair struct{ Prefill, Decode Side }
 
 // Options of a pair.
 type Options struct {
-	Fingerprint kvcache.Fingerprint
-	Staging     int64 // bytes an engine
+	Fingerprint kvcache.Fingerprint // says how many ranks a replica has
+	Replicas    int                 // data-parallel, of each engine; at least 1
+	Staging     int64               // bytes an engine, over all its ranks and replicas
 	// Fast asks for deadlines of about a second in every state, so that their end
 	// can be awaited.
 	Fast bool

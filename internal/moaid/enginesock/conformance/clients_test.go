@@ -1,12 +1,11 @@
 package conformance_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
-
-	"context"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/e2e/rig"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
@@ -59,7 +58,7 @@ func (e *engines) reserved(id string) enginesock.Sending {
 	var s enginesock.Sending
 	rig.Eventually(e.t, waitFor, func() error {
 		s, _ = e.p.Sending(id)
-		if s.Extents == nil {
+		if s.Extents == nil || len(s.Ranges) != len(s.Extents) {
 			return fmt.Errorf("%s is not reserved: %+v", id, s)
 		}
 		return nil
@@ -91,16 +90,11 @@ func (e *engines) send(id string, n int) {
 	e.t.Helper()
 	e.p.Reserve(id, n, nil)
 	s := e.reserved(id)
-	fp := conformance.Fingerprint()
-	pl, err := fp.PayloadFor(n)
-	if err != nil {
-		e.t.Fatal(err)
-	}
 	e.p.Offer(id, n, e.hash(n))
 	if err := e.pw.Arena(s.Instance, func([]byte) error { return nil }); err != nil {
 		e.t.Fatal(err)
 	}
-	e.pw.Stored(id, []kvcache.Range{{Length: pl.Bytes}})
+	e.pw.Stored(id, s.Ranges[0])
 }
 
 func TestClientsStoreVerdictsAndReportOnce(t *testing.T) {
@@ -150,5 +144,29 @@ func TestReleasedClaimsStayReleased(t *testing.T) {
 	e.ended(id, enginesock.Aborted) // the prefill side is told that nobody wants it
 	if s, _ := e.d.Poll(id); s.Verdict == enginesock.Ready {
 		t.Errorf("a released claim became ready: %+v", s)
+	}
+}
+
+// An id that was withdrawn while it waited for room never had pages: no event
+// tells its end, and the room that comes is not for it.
+func TestWithdrawnWhileWaitingForRoom(t *testing.T) {
+	e := newEngines(t, 64<<10)
+	has, waits, next := rig.ID(1), rig.ID(2), rig.ID(3)
+	e.p.Reserve(has, 30, nil)
+	e.reserved(has)
+	e.p.Reserve(waits, 30, nil)
+	rig.Eventually(t, waitFor, func() error {
+		if s, _ := e.p.Sending(waits); !s.NoRoom {
+			return fmt.Errorf("%+v in a full arena", s)
+		}
+		return nil
+	})
+	e.p.Withdraw(waits, "the client left")
+	e.ended(waits, enginesock.Withdrawn)
+	e.p.Reserve(next, 30, nil)
+	e.p.Withdraw(has, "the client left")
+	e.reserved(next) // whoever else had asked for the room would have got it
+	if s, _ := e.p.Sending(waits); s.Extents != nil || s.Ended == nil {
+		t.Errorf("what was withdrawn has pages: %+v", s)
 	}
 }

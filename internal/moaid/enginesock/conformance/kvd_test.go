@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/e2e/rig"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock/conformance"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
@@ -21,7 +22,14 @@ func harness(t testing.TB, o conformance.Options) conformance.Pair {
 		}
 	}
 	p := rig.New(t, opts)
-	p.Engines(t, "prefill-0", "decode-0", o.Fingerprint, o.Fingerprint, o.Staging)
+	register(t, p.A, "prefill-0", "prefill", o)
+	register(t, p.B, "decode-0", "decode", o)
+	pair := api.Pair{Name: "pair", Prefill: []api.PeerEngine{{Node: p.A.Name, Engine: "prefill-0"}}, Decode: []api.PeerEngine{{Node: p.B.Name, Engine: "decode-0"}}}
+	for _, n := range []*rig.Node{p.A, p.B} {
+		if _, err := n.Manage.PutPair(t.Context(), pair); err != nil {
+			t.Fatal(err)
+		}
+	}
 	side := func(n, peer *rig.Node, engine string) conformance.Side {
 		return conformance.Side{Node: n.Name, Engine: engine, Socket: n.EngineSocket(), Restart: func() {
 			n.Stop()
@@ -34,15 +42,42 @@ func harness(t testing.TB, o conformance.Options) conformance.Pair {
 	return conformance.Pair{Prefill: side(p.A, p.B, "prefill-0"), Decode: side(p.B, p.A, "decode-0")}
 }
 
-func TestGoClient(t *testing.T) { conformance.Run(t, harness, conformance.GoClient) }
-
-func TestPythonClient(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil && os.Getenv("MOAI_REQUIRE") != "" {
-		t.Fatal("there is no python3 here")
+// register puts an engine whose processes are this test's.
+func register(t testing.TB, n *rig.Node, name, role string, o conformance.Options) {
+	t.Helper()
+	e := api.Engine{Name: name, UID: os.Getuid(), HTTPSocket: n.HTTPSocket(name), EngineRole: role, Fingerprint: o.Fingerprint, DataSize: o.Replicas, StagingBytes: o.Staging, OnTransferFailure: "recompute"}
+	if _, err := n.Manage.PutEngine(t.Context(), e); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+}
+
+func TestGoClient(t *testing.T) {
+	conformance.Run(t, harness, func(testing.TB) conformance.Factory { return conformance.GoClient })
+}
+
+// python finds the interpreter.
+func python(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	switch {
+	case err != nil && os.Getenv("MOAI_REQUIRE") != "":
+		t.Fatal("there is no python3 here")
+	case err != nil:
 		t.Skip("there is no python3 here")
 	}
-	conformance.Run(t, harness, conformance.PythonClient(t, python, "../python/moai_engine.py"))
+	return path
+}
+
+const script = "../python/moai_engine.py"
+
+// All sessions of a format are threads of one Python process.
+func TestPythonClient(t *testing.T) {
+	interpreter := python(t)
+	conformance.Run(t, harness, func(t testing.TB) conformance.Factory { return conformance.PythonClient(t, interpreter, script) })
+}
+
+// Each session is a Python process of its own, as the scheduler and the workers
+// of an engine with several ranks are.
+func TestPythonProcesses(t *testing.T) {
+	conformance.RunRanks(t, harness, conformance.PythonProcesses(python(t), script), conformance.FormatNamed(t, "TP2"))
 }

@@ -19,6 +19,17 @@ import (
 // PythonClient gives a Factory of clients in one Python process that runs
 // script. A factory belongs to one test.
 func PythonClient(t testing.TB, python, script string) Factory {
+	p := startPython(t, python, script)
+	return func(testing.TB) Client { return p.client() }
+}
+
+// PythonProcesses is a Factory of clients that are a Python process each.
+func PythonProcesses(python, script string) Factory {
+	return func(t testing.TB) Client { return startPython(t, python, script).client() }
+}
+
+// startPython runs script until the test's end.
+func startPython(t testing.TB, python, script string) *pyProcess {
 	cmd := exec.CommandContext(t.Context(), python, "-u", script)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -32,17 +43,19 @@ func PythonClient(t testing.TB, python, script string) Factory {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &pyProcess{in: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() {
 		_ = in.Close() // the end of its input ends the program
 		_ = cmd.Wait()
 	})
-	return func(testing.TB) Client {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.clients++
-		return &pyClient{p: p, session: p.clients}
-	}
+	return &pyProcess{in: in, out: bufio.NewReader(out)}
+}
+
+// client is a session that the process has not had yet.
+func (p *pyProcess) client() Client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clients++
+	return &pyClient{p: p, session: p.clients}
 }
 
 type pyProcess struct {

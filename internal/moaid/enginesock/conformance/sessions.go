@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 )
 
 func helloErrors(t *testing.T, e *env) {
@@ -18,23 +20,33 @@ func helloErrors(t *testing.T, e *env) {
 		code  enginesock.Code
 	}{
 		"version":        {func(h *enginesock.Hello) { h.Version = 99 }, enginesock.CodeVersion},
+		"version 0":      {func(h *enginesock.Hello) { h.Version = 0 }, enginesock.CodeVersion},
 		"unknown engine": {func(h *enginesock.Hello) { h.Engine = "nobody" }, enginesock.CodeUnknownEngine},
 		"fingerprint":    {func(h *enginesock.Hello) { h.Fingerprint.Model.Weights = "other" }, enginesock.CodeFingerprint},
 		"generation":     {func(h *enginesock.Hello) { h.Generation = "short" }, enginesock.CodeBadRequest},
-		"rank":           {func(h *enginesock.Hello) { h.Rank = 1 }, enginesock.CodeBadRequest},
-		"world":          {func(h *enginesock.Hello) { h.World = 2 }, enginesock.CodeBadRequest},
+		"rank":           {func(h *enginesock.Hello) { h.Rank = h.World }, enginesock.CodeBadRequest},
+		"world":          {func(h *enginesock.Hello) { h.World *= 2 }, enginesock.CodeBadRequest},
 		"session":        {func(h *enginesock.Hello) { h.Session = "boss" }, enginesock.CodeBadRequest},
+		"data rank":      {func(h *enginesock.Hello) { h.DataRank = h.DataSize }, enginesock.CodeBadRequest},
+		"data size":      {func(h *enginesock.Hello) { h.DataSize++ }, enginesock.CodeBadRequest},
 	} {
-		h := e.hello(e.pair.Prefill, enginesock.Worker, e.genP)
+		h := e.hello(e.p, enginesock.Worker, 0)
 		c.spoil(&h)
-		_, err := e.client(t).Connect(e.pair.Prefill.Socket, h)
+		_, err := e.client(t).Connect(e.p.side.Socket, h)
 		if !errors.Is(err, &enginesock.Error{Code: c.code}) {
 			t.Errorf("%s: got %v, want %s", name, err, c.code)
 		}
 	}
-	ok, err := e.client(t).Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Scheduler, e.genP))
-	if err != nil || ok.LeaseMillis < 1 || ok.MaxWaiting < 1 || ok.Instance == "" || ok.Node != e.pair.Prefill.Node || ok.OnTransferFailure != "recompute" {
+	ok, err := e.client(t).Connect(e.p.side.Socket, e.hello(e.p, enginesock.Scheduler, 0))
+	if err != nil || ok.LeaseMillis < 1 || ok.MaxWaiting < 1 || ok.Instance == "" || ok.Node != e.p.side.Node || ok.OnTransferFailure != "recompute" {
 		t.Errorf("a right hello: %+v, %v", ok, err)
+	}
+	if e.format.Replicas == 1 { // an engine that says nothing of replicas has one
+		h := e.hello(e.p, enginesock.Scheduler, 0)
+		h.DataSize = 0
+		if _, err := e.client(t).Connect(e.p.side.Socket, h); err != nil {
+			t.Errorf("a hello without data_size: %v", err)
+		}
 	}
 }
 
@@ -70,7 +82,7 @@ func readReply(t *testing.T, c *enginesock.Conn) enginesock.Reply {
 
 func sayHello(t *testing.T, e *env, c *enginesock.Conn) {
 	t.Helper()
-	h := e.hello(e.pair.Prefill, enginesock.Worker, e.genP)
+	h := e.hello(e.p, enginesock.Worker, 0)
 	b, err := enginesock.EncodeRequest(&h, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +96,7 @@ func sayHello(t *testing.T, e *env, c *enginesock.Conn) {
 }
 
 func firstRequest(t *testing.T, e *env) {
-	c := raw(t, e.pair.Prefill)
+	c := raw(t, e.p.side)
 	if err := c.Write([]byte(`{"t":"ping","seq":1}`), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +106,7 @@ func firstRequest(t *testing.T, e *env) {
 }
 
 func unknownType(t *testing.T, e *env) {
-	c := raw(t, e.pair.Prefill)
+	c := raw(t, e.p.side)
 	sayHello(t, e, c)
 	for _, p := range []string{`{"t":"dance","seq":2}`, `{"t":"ping","seq":3,"later":[{"x":1}]}`} {
 		if err := c.Write([]byte(p), nil); err != nil {
@@ -132,7 +144,7 @@ func malformed(t *testing.T, e *env) {
 		"not JSON": []byte(`{"t":`),
 		"too long": append([]byte(`{"t":"ping","seq":2,"x":"`), append(make([]byte, enginesock.MaxPacket), `"}`...)...),
 	} {
-		c := raw(t, e.pair.Prefill)
+		c := raw(t, e.p.side)
 		sayHello(t, e, c)
 		if err := writeAny(c, p); err != nil {
 			t.Fatal(err)
@@ -144,7 +156,7 @@ func malformed(t *testing.T, e *env) {
 }
 
 func sealed(t *testing.T, e *env) {
-	c := raw(t, e.pair.Prefill)
+	c := raw(t, e.p.side)
 	sayHello(t, e, c)
 	if err := c.Write([]byte(`{"t":"arena","seq":2}`), nil); err != nil {
 		t.Fatal(err)
@@ -169,96 +181,113 @@ func sealed(t *testing.T, e *env) {
 	}
 }
 
+// kinds: what one kind of session may ask, the other may not.
+func kinds(_ *testing.T, e *env) {
+	f := e.begun()
+	whole := []kvcache.Range{{Length: 1}}
+	for _, r := range []enginesock.Request{&enginesock.Arena{}, &enginesock.Stored{ID: f.id, Ranges: whole}, &enginesock.Loaded{ID: f.id, OK: true}} {
+		e.refused(f.p.sched, r, enginesock.CodeBadRequest)
+	}
+	claim := f.claimRequest(0)
+	for _, w := range f.p.workers {
+		for _, r := range []enginesock.Request{f.reserveRequest(), f.offerRequest(), &enginesock.Withdraw{ID: f.id}, &claim, &enginesock.Release{ID: f.id}, &enginesock.Stats{}} {
+			e.refused(w, r, enginesock.CodeBadRequest)
+		}
+	}
+	e.ok(f.p.sched, &enginesock.Stats{Running: 1, KVBlocksTotal: 8})
+}
+
 func replaced(t *testing.T, e *env) {
 	e.open()
-	id := newID()
-	e.reserve(id, tokens)
-	again := e.connect(e.pair.Prefill, enginesock.Scheduler, e.genP)
-	if r, err := e.p.Event(within); !errors.Is(err, ErrClosed) {
+	f := e.flow()
+	f.reserve()
+	again := e.connect(f.p, enginesock.Scheduler, 0)
+	if r, err := f.p.sched.Event(within); !errors.Is(err, ErrClosed) {
 		t.Fatalf("the first scheduler goes on: %v, %v", r, err)
 	}
-	e.p = again
-	e.offer(id, tokens)
-	e.ok(e.p, &enginesock.Withdraw{ID: id})
-	e.ended(id, "", enginesock.Withdrawn)
+	f.p.sched = again
+	f.offer()
+	e.ok(f.p.sched, &enginesock.Withdraw{ID: f.id})
+	f.ended("", enginesock.Withdrawn)
 }
 
 func newGeneration(t *testing.T, e *env) {
 	e.open()
-	id := newID()
-	e.reserve(id, tokens)
-	old := e.p
-	e.p = e.connect(e.pair.Prefill, enginesock.Scheduler, newID())
-	e.refused(e.p, &enginesock.Offer{ID: id, Tokens: tokens, TokenHash: prompt(tokens)}, enginesock.CodeConflict, enginesock.CodeUnknownID)
-	for {
-		if _, err := old.Event(within); errors.Is(err, ErrClosed) {
-			break
-		} else if err != nil {
-			t.Fatalf("the session of the old generation goes on: %v", err)
-		}
+	f := e.flow()
+	f.reserve()
+	old := *f.p
+	f.p.generation = newID()
+	f.p.sched = e.connect(f.p, enginesock.Scheduler, 0)
+	e.refused(f.p.sched, f.offerRequest(), enginesock.CodeConflict, enginesock.CodeUnknownID)
+	e.ends(old.sched)
+	for _, w := range old.workers {
+		e.ends(w)
 	}
-	_, err := e.client(t).Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Scheduler, e.genP))
+	_, err := e.client(t).Connect(old.side.Socket, e.hello(&old, enginesock.Scheduler, 0))
 	if !errors.Is(err, &enginesock.Error{Code: enginesock.CodeGeneration}) {
 		t.Errorf("the old generation came back: %v", err)
 	}
 }
 
 func comesBack(t *testing.T, e *env) {
-	e.open()
-	id := newID()
-	extents := e.reserve(id, tokens)
-	payload := e.fill(extents)
-	for _, c := range []Client{e.p, e.pw} {
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+	f := e.begun()
+	before := f.extents
+	e.lose(f.p, enginesock.Scheduler, 0)
+	for rank := range f.own {
+		e.lose(f.p, enginesock.Worker, rank)
 	}
-	e.p = e.connect(e.pair.Prefill, enginesock.Scheduler, e.genP)
-	if _, err := e.pw.Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Worker, e.genP)); err != nil {
-		t.Fatal(err)
+	if f.reserve(); !reflect.DeepEqual(f.extents, before) {
+		t.Fatalf("reserved again: %v, before %v", f.extents, before)
 	}
-	if err := e.pw.Adopt(); err != nil {
-		t.Fatalf("the arena was not taken back: %v", err)
-	}
-	if again := e.reserve(id, tokens); !equalExtents(again, extents) {
-		t.Fatalf("reserved again: %v, before %v", again, extents)
-	}
-	e.offer(id, tokens)
-	e.stored(id, whole(e.payload(tokens)))
-	e.claim(id, tokens, 0)
-	e.same(e.ready(id), payload, 0)
-	e.loaded(id, true)
-	e.ended(id, enginesock.Committed, enginesock.Committed)
+	f.offer()
+	f.store()
+	f.claim(0)
+	f.committed(0)
 }
 
 func adopt(t *testing.T, e *env) {
 	e.open()
-	id := newID()
-	e.reserve(id, tokens)
-	e.pair.Prefill.Restart()
-	for {
-		if _, err := e.p.Event(within); errors.Is(err, ErrClosed) {
-			break
-		} else if err != nil {
-			t.Fatalf("the session survived the daemon: %v", err)
+	f := e.flow()
+	f.reserve()
+	f.p.side.Restart()
+	for _, r := range e.prefill {
+		e.ends(r.sched)
+		r.sched = e.connect(r, enginesock.Scheduler, 0)
+	}
+	refuseUnsealed(t, e)
+	for _, r := range e.prefill {
+		for rank, w := range r.workers {
+			e.reconnect(w, r, enginesock.Worker, rank)
+			if err := w.Adopt(); err != nil {
+				t.Fatalf("the restarted daemon did not take the arena: %v", err)
+			}
 		}
 	}
-	e.p = e.connect(e.pair.Prefill, enginesock.Scheduler, e.genP)
-	if _, err := e.pw.Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Worker, e.genP)); err != nil {
-		t.Fatal(err)
-	}
-	bad := raw(t, e.pair.Prefill)
-	sayHello(t, e, bad) // a worker too: it replaces the client's for a moment
+	// The old transfer is gone, and a new one uses the adopted arena.
+	e.refused(f.p.sched, f.offerRequest(), enginesock.CodeUnknownID)
+	next := e.flow()
+	next.fill()
+	next.offer()
+	next.store()
+	next.claim(0)
+	next.committed(0)
+}
+
+// refuseUnsealed gives the daemon an arena that its giver could still shrink.
+func refuseUnsealed(t *testing.T, e *env) {
+	t.Helper()
+	bad := raw(t, e.p.side)
+	sayHello(t, e, bad)
 	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "unsealed")
 	defer func() { _ = f.Close() }()
-	if err := f.Truncate(staging); err != nil {
+	if err := f.Truncate(arenaBytes); err != nil {
 		t.Fatal(err)
 	}
-	b, err := enginesock.EncodeRequest(&enginesock.Adopt{Arena: "x", Bytes: staging}, 2)
+	b, err := enginesock.EncodeRequest(&enginesock.Adopt{Arena: "x", Bytes: arenaBytes}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,20 +297,4 @@ func adopt(t *testing.T, e *env) {
 	if r, is := readReply(t, bad).(*enginesock.Error); !is || r.Code != enginesock.CodeBadArena {
 		t.Errorf("an arena without seals was answered %+v", r)
 	}
-	if _, err := e.pw.Connect(e.pair.Prefill.Socket, e.hello(e.pair.Prefill, enginesock.Worker, e.genP)); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.pw.Adopt(); err != nil {
-		t.Fatalf("the restarted daemon did not take the arena: %v", err)
-	}
-	// The old transfer is gone, and a new one uses the adopted arena.
-	e.refused(e.p, &enginesock.Offer{ID: id, Tokens: tokens, TokenHash: prompt(tokens)}, enginesock.CodeUnknownID)
-	id = newID()
-	payload := e.fill(e.reserve(id, tokens))
-	e.offer(id, tokens)
-	e.stored(id, whole(e.payload(tokens)))
-	e.claim(id, tokens, 0)
-	e.same(e.ready(id), payload, 0)
-	e.loaded(id, true)
-	e.ended(id, enginesock.Committed, enginesock.Committed)
 }
