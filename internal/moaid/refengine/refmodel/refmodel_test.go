@@ -5,6 +5,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat/cases"
 )
 
 func mustPrint(t *testing.T, name string, seed uint64, block int) kvcache.Fingerprint {
@@ -67,14 +68,14 @@ func TestFingerprintsTellApartWhatMayNotMeet(t *testing.T) {
 		t.Errorf("equal engines: %v", v.Err())
 	}
 	for attr, other := range map[string]kvcache.Fingerprint{
-		"model":   mustPrint(t, "moai/seeded", 2, 64),
-		"storage": mustPrint(t, "moai/seeded", 1, 32),
-		"groups":  mustPrint(t, "moai/seeded-wide", 1, 64),
+		"model.weights":      mustPrint(t, "moai/seeded", 2, 64),
+		"storage.block_size": mustPrint(t, "moai/seeded", 1, 32),
+		"groups":             mustPrint(t, "moai/seeded-wide", 1, 64),
 	} {
 		v := kvcompat.Check(base, other, kvcompat.Options{})
 		found := false
-		for _, r := range v.Reasons {
-			found = found || r.Attribute == attr
+		for _, name := range cases.Named(v) {
+			found = found || name == attr
 		}
 		if !found {
 			t.Errorf("%s: %+v", attr, v)
