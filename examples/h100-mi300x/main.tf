@@ -65,6 +65,7 @@ resource "moai_engine" "prefill" {
   kind    = "reference"
   role    = "prefill"
   model   = { id = var.model }
+  preset  = "h100"
   runtime = { kind = "existing", path = "/usr/local/bin/moaid-lab" }
   staging = { memory = "4GiB" }
 }
@@ -77,6 +78,7 @@ resource "moai_engine" "decode" {
   kind    = "reference"
   role    = "decode"
   model   = { id = var.model }
+  preset  = "mi300x"
   runtime = { kind = "existing", path = "/usr/local/bin/moaid-lab" }
   staging = { memory = "4GiB" }
   ingest  = { max_in_flight = "1GiB" }
@@ -99,4 +101,9 @@ resource "moai_router" "front" {
 output "endpoint" {
   description = "Base URL of the OpenAI-compatible API."
   value       = moai_router.front.endpoint
+}
+
+output "conversions" {
+  description = "How KV is converted between each two engines, as the plan has it."
+  value       = { for c in moai_pd_pair.main.conversions : "${c.prefill} to ${c.decode}" => "${c.what} (${c.class})" }
 }

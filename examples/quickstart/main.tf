@@ -57,12 +57,15 @@ resource "moai_kv_link" "main" {
   nodes = [moai_node.h100, moai_node.mi300x]
 }
 
+# The two vendors keep the same KV differently: other fp8 encodings, block sizes and
+# layouts. It is converted on its way; the plan shows how in moai_pd_pair.main.conversions.
 resource "moai_engine" "prefill" {
   name    = "prefill-0"
   node    = moai_node.h100
   kind    = "reference"
   role    = "prefill"
   model   = { id = var.model }
+  preset  = "h100"
   runtime = { kind = "existing" }
 }
 
@@ -72,6 +75,7 @@ resource "moai_engine" "decode" {
   kind    = "reference"
   role    = "decode"
   model   = { id = var.model }
+  preset  = "mi300x"
   runtime = { kind = "existing" }
 }
 

@@ -1,3 +1,8 @@
+output "conversion" {
+  description = "How KV is converted between the hosts, as the plan has it."
+  value       = one(moai_pd_pair.main.conversions[*].what)
+}
+
 output "endpoint" {
   description = "Base URL of the OpenAI-compatible API."
   value       = moai_router.front.endpoint
@@ -5,7 +10,7 @@ output "endpoint" {
 
 output "kv_bytes_per_token" {
   description = "Bytes of KV that one more token of a long prompt moves from the NVIDIA host to the AMD host."
-  value       = moai_engine.prefill.kv_bytes_per_token
+  value       = moai_engine.decode.kv_bytes_per_token
 }
 
 output "verified" {

@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		p.optionsKnown = known
 		fs := p.faults()
-		if len(fs) != 1 || fs[0].path().String() != "prefill[1]" || !strings.Contains(fs[0].detail, "h100-1/p1 cannot be read by mi300x-0/d0") || !strings.Contains(fs[0].detail, "model") {
+		if len(fs) != 1 || fs[0].path().String() != "prefill[1]" || !strings.Contains(fs[0].detail, "h100-1/p1 writes cannot be read by mi300x-0/d0") || !strings.Contains(fs[0].detail, "model") {
 			t.Errorf("options known %v: got %+v", known, fs)
 		}
 	}

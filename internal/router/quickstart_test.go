@@ -127,9 +127,13 @@ func TestQuickstart(t *testing.T) {
 				Config: l.config, ConfigVariables: l.variables,
 				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
 					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("id"), word("h100-0/prefill-0")),
-					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("kv_bytes_per_token"), knownvalue.Int64Exact(512)),
-					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("kv_fingerprint"), knownvalue.StringRegexp(regexp.MustCompile(`"head_dim":32`))),
+					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("kv_bytes_per_token"), knownvalue.Int64Exact(256)),
+					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("kv_fingerprint"), knownvalue.StringRegexp(regexp.MustCompile(`"dtype":"fp8_e4m3fn",.*"block_size":16`))),
 					plancheck.ExpectKnownValue("moai_engine.prefill", tfjsonpath.New("effective_args").AtSliceIndex(0), word("engine")),
+					plancheck.ExpectKnownValue("moai_pd_pair.main", tfjsonpath.New("conversions"), knownvalue.ListExact([]knownvalue.Check{knownvalue.ObjectExact(map[string]knownvalue.Check{
+						"prefill": word("h100-0/prefill-0"), "decode": word("mi300x-0/decode-0"), "class": word("exact"),
+						"what": knownvalue.StringRegexp(regexp.MustCompile(`storage\.dtype fp8_e4m3fn → fp8_e4m3fnuz.*storage\.block_size 16 → 64`)),
+					})})),
 					plancheck.ExpectUnknownValue("moai_pd_pair.main", tfjsonpath.New("verified")),
 					plancheck.ExpectKnownValue("moai_pd_pair.main", tfjsonpath.New("ends").AtMapKey("mi300x-0"), word("ok")),
 					plancheck.ExpectKnownValue("moai_router.front", tfjsonpath.New("endpoint"), word("http://127.0.0.1:8000/v1")),
@@ -200,7 +204,7 @@ func TestIncompatiblePairIsRefusedByTheFirstPlan(t *testing.T) {
 		Config: strings.Replace(l.with(t, `model   = { id = var.model }`, `model   = { id = "moai/seeded" }`),
 			`model   = { id = var.model }`, `model   = { id = "moai/seeded-wide" }`, 1),
 		PlanOnly:    true,
-		ExpectError: regexp.MustCompile(`(?s)Engines cannot exchange KV.*moai_pd_pair\.main.*prefill.*head_dim is 32 on the prefill\s+engine and 64 on the decode\s+engine.*Run\s+the\s+same\s+model`),
+		ExpectError: regexp.MustCompile(`(?s)Engines cannot exchange KV.*moai_pd_pair\.main.*prefill.*model\.weights\s+is.*groups.*the\s+same\s+model`),
 	})
 	if w := l.h100.Writes(); len(w) > 0 {
 		t.Errorf("the plan changed something: %v", w)
@@ -215,7 +219,7 @@ func TestRefusedByThePlan(t *testing.T) {
 	l.run(t,
 		step(`kind    = "reference"`, `kind = "vllm"`, `(?s)Unknown kind of engine.*kind\s+"reference",\s+not\s+"vllm"`),
 		step(`role    = "prefill"`, `role = "decode"`, `(?s)Engine has another role.*listed for prefill`),
-		step(`role    = "prefill"`, `parallel = { tensor = 8 }`, `(?s)Parallelism not supported.*only 1\s+works`),
+		step(`role    = "prefill"`, `parallel = { tensor = 8 }`, `(?s)KV format does not fit.*4\s+query\s+heads.*Attribute:\s+parallel\.tensor`),
 		step(`id = var.model`, `id = "openai/gpt-oss-120b"`, `(?s)Unknown model.*"moai/reciting"`),
 		step(`links   = [moai_kv_link.main]`, `links = [{ name = "x", nodes = [{ name = "h100-0" }, { name = "other" }] }]`, `(?s)No KV link between nodes.*h100-0.*mi300x-0`),
 		step(`links   = [moai_kv_link.main]`, "links = [moai_kv_link.main]\n  flex = [moai_engine.decode]", `Engines cannot change sides`),

@@ -4,7 +4,9 @@ resource "moai_engine" "prefill" {
   kind     = "reference"
   role     = "prefill"
   model    = { id = "moai/reciting" }
-  kv_cache = { dtype = "bf16", block_size = 64 }
+  preset   = "h100"
+  parallel = { tensor = 2 }
+  gpus     = [0, 1]
   staging  = { memory = "256MiB" }
 }
 
@@ -14,7 +16,8 @@ resource "moai_engine" "decode" {
   kind                = "reference"
   role                = "decode"
   model               = { id = "moai/reciting" }
-  kv_cache            = { dtype = "bf16", block_size = 64 }
+  preset              = "mi300x"
+  kv_cache            = { dtype = "fp8", block_size = 128 }
   staging             = { memory = "256MiB" }
   ingest              = { max_in_flight = "64MiB" }
   on_transfer_failure = "recompute"

@@ -3,3 +3,8 @@ resource "moai_pd_pair" "main" {
   decode  = [moai_engine.decode]
   links   = [moai_kv_link.main]
 }
+
+output "conversions" {
+  description = "How KV is converted between each two engines, as the plan has it."
+  value       = moai_pd_pair.main.conversions
+}

@@ -42,17 +42,19 @@ resource "moai_kv_link" "main" {
 }
 
 resource "moai_engine" "prefill" {
-  name  = "prefill-0"
-  node  = moai_node.h100
-  kind  = "reference"
-  role  = "prefill"
-  model = { id = "moai/reciting" }
+  name   = "prefill-0"
+  node   = moai_node.h100
+  kind   = "reference"
+  role   = "prefill"
+  model  = { id = "moai/reciting" }
+  preset = "h100"
 }
 
 resource "moai_engine" "decode" {
-  name  = "decode-0"
-  node  = moai_node.mi300x
-  kind  = "reference"
-  role  = "decode"
-  model = { id = "moai/reciting" }
+  name   = "decode-0"
+  node   = moai_node.mi300x
+  kind   = "reference"
+  role   = "decode"
+  model  = { id = "moai/reciting" }
+  preset = "mi300x"
 }
