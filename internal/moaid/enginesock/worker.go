@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -36,13 +37,25 @@ type WorkerClient struct {
 	mu       sync.Mutex
 	reported map[string]bool // by id, what was reported; until the session's memory is full
 	order    []string
-	unsent   map[string]*Loaded         // not answered yet
+	unsent   map[string]*report         // not answered yet
 	stored   map[string][]kvcache.Range // not answered yet
+}
+
+// report is a Loaded that is to be delivered.
+type report struct {
+	Loaded
+	answered func(error) // nil if nobody waits
+}
+
+func (r *report) tell(err error) {
+	if r.answered != nil {
+		r.answered(err)
+	}
 }
 
 // NewWorker makes a client; Run opens its session.
 func NewWorker(id Identity, log *slog.Logger) *WorkerClient {
-	w := &WorkerClient{reported: map[string]bool{}, unsent: map[string]*Loaded{}, stored: map[string][]kvcache.Range{}}
+	w := &WorkerClient{reported: map[string]bool{}, unsent: map[string]*report{}, stored: map[string][]kvcache.Range{}}
 	w.s = newSession(id, hooks{open: w.open}, log)
 	return w
 }
@@ -112,7 +125,27 @@ func (w *WorkerClient) sendBatch(id string, ranges []kvcache.Range) {
 // Loaded reports that this rank has loaded the id, or could not. The first
 // report of an id is delivered exactly once, if need be over several sessions; a
 // later one gives ErrReported and sends nothing.
-func (w *WorkerClient) Loaded(id string, ok bool) error {
+func (w *WorkerClient) Loaded(id string, ok bool) error { return w.report(id, ok, nil) }
+
+// Report is Loaded that waits for the daemon's answer. Only after nil was every
+// byte that this rank copied the transfer's: after any error the pages may have
+// been another's meanwhile, and what was copied must not be used. The error is
+// the daemon's *Error, ErrDown if another daemon has answered hello since, or
+// that of ctx.
+func (w *WorkerClient) Report(ctx context.Context, id string, ok bool) error {
+	answer := make(chan error, 1)
+	if err := w.report(id, ok, func(err error) { answer <- err }); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *WorkerClient) report(id string, ok bool, answered func(error)) error {
 	w.mu.Lock()
 	if _, again := w.reported[id]; again {
 		w.mu.Unlock()
@@ -124,7 +157,7 @@ func (w *WorkerClient) Loaded(id string, ok bool) error {
 		delete(w.reported, w.order[0])
 		w.order = w.order[1:]
 	}
-	w.unsent[id] = &Loaded{ID: id, OK: ok}
+	w.unsent[id] = &report{Loaded{ID: id, OK: ok}, answered}
 	w.mu.Unlock()
 	w.sendLoaded(id, ok)
 	return nil
@@ -135,11 +168,19 @@ func (w *WorkerClient) sendLoaded(id string, ok bool) {
 		if errors.Is(err, ErrDown) {
 			return
 		}
-		// A refusal is final too: duplicate means that the answer to an earlier
-		// try was lost, unknown_id that the daemon has forgotten the transfer.
+		// A refusal is final too: unknown_id means that the daemon has given the
+		// pages to others, duplicate that the answer to an earlier try was lost.
 		w.mu.Lock()
+		r := w.unsent[id]
 		delete(w.unsent, id)
 		w.mu.Unlock()
+		if r == nil {
+			return
+		}
+		if errors.Is(err, &Error{Code: CodeDuplicate}) {
+			err = nil
+		}
+		r.tell(err)
 	})
 }
 
@@ -151,19 +192,24 @@ func (w *WorkerClient) open(ctx context.Context, ok *OK, restarted bool) error {
 	}
 	w.holder = ok.Instance
 	w.mu.Lock()
+	var lost []*report
 	if restarted { // the daemon has forgotten these
+		lost = slices.Collect(maps.Values(w.unsent))
 		clear(w.unsent)
 		clear(w.stored)
 	}
 	loaded := make([]Loaded, 0, len(w.unsent))
 	for _, l := range w.unsent {
-		loaded = append(loaded, *l)
+		loaded = append(loaded, l.Loaded)
 	}
 	stored := make(map[string][]kvcache.Range, len(w.stored))
 	for id, r := range w.stored {
 		stored[id] = append([]kvcache.Range(nil), r...)
 	}
 	w.mu.Unlock()
+	for _, r := range lost {
+		r.tell(ErrDown)
+	}
 	for id, r := range stored {
 		w.sendStored(id, r)
 	}

@@ -147,6 +147,27 @@ func TestReleasedClaimsStayReleased(t *testing.T) {
 	}
 }
 
+// What a rank has copied may be used only if the daemon still had the pages for it.
+func TestReportsAreAnswered(t *testing.T) {
+	e := newEngines(t, 1<<20)
+	id := rig.ID(1)
+	e.send(id, 30)
+	e.claim(id, 30)
+	e.verdict(id, enginesock.Ready)
+	ctx, cancel := context.WithTimeout(t.Context(), waitFor)
+	defer cancel()
+	if err := e.dw.Report(ctx, id, true); err != nil {
+		t.Errorf("a load in time: %v", err)
+	}
+	if err := e.dw.Report(ctx, id, true); !errors.Is(err, enginesock.ErrReported) {
+		t.Errorf("reported twice: %v", err)
+	}
+	if err := e.dw.Report(ctx, rig.ID(2), true); !errors.Is(err, &enginesock.Error{Code: enginesock.CodeUnknownID}) {
+		t.Errorf("a load of pages that are not the transfer's: %v", err)
+	}
+	e.ended(id, enginesock.Committed)
+}
+
 // An id that was withdrawn while it waited for room never had pages: no event
 // tells its end, and the room that comes is not for it.
 func TestWithdrawnWhileWaitingForRoom(t *testing.T) {
