@@ -16,6 +16,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transport"
 )
@@ -182,7 +183,12 @@ func waitLink(t *testing.T, n *node) {
 
 func pair(t *testing.T, nodes ...*node) {
 	t.Helper()
-	p := api.Pair{Name: "main", Prefill: []api.PeerEngine{{Node: "p", Engine: "prefill"}}, Decode: []api.PeerEngine{{Node: "d", Engine: "decode"}}}
+	pairWith(t, kvcompat.Options{}, nodes...)
+}
+
+func pairWith(t *testing.T, o kvcompat.Options, nodes ...*node) {
+	t.Helper()
+	p := api.Pair{Name: "main", Options: o, Prefill: []api.PeerEngine{{Node: "p", Engine: "prefill"}}, Decode: []api.PeerEngine{{Node: "d", Engine: "decode"}}}
 	for _, n := range nodes {
 		must[*api.Pair](t, "pair")(n.c.PutPair(t.Context(), p))
 	}

@@ -24,7 +24,7 @@ type sending struct {
 	ranks      []storedRank
 	tokens     int
 	target     enginesock.Endpoint
-	node       string // of the claimant
+	node       string           // of the claimant
 	session    transfer.Session // of the claim
 	conversion *conversion
 	expected   int64 // bytes that a claimant without a prefix of its own needs; until there is one, what is stored
