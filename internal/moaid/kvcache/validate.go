@@ -159,6 +159,7 @@ func (f *Fingerprint) validatePacking(g *Group) error {
 		bad = g.KeyDim%x != 0 || n%x != 0
 	case PackingCPUAMX:
 		bad = n%16 != 0 || g.KeyDim%2 != 0 || g.ValueDim%16 != 0
+	case PackingPacked, PackingApart, PackingCPUVec, PackingCPUVec16: // fit any sizes
 	}
 	switch {
 	case g.Kind == GroupLatent && s.Packing != PackingPacked && !s.Packing.opaque():

@@ -50,8 +50,9 @@ type origin struct{ group, index int }
 
 // lens is how a source group is seen from a destination group.
 type lens struct {
-	at   positions
-	same bool // dims of a row are contiguous in both and keep their codes
+	at    positions
+	same  bool // dims of a row are neighbours in both and keep their codes
+	bytes bool // they are neighbours of one byte each, and change their codes
 }
 
 // New prepares a conversion. It refuses what has no meaning element by element:
@@ -105,7 +106,8 @@ func (c *Converter) pairLayers() error {
 			}
 			if plan.from[o.group] == nil {
 				at := c.positions(&c.src, o.group)
-				plan.from[o.group] = &lens{at: at, same: c.recoder != nil && c.recoder.Keeps() && at.contiguous && plan.to.contiguous}
+				rows := c.recoder != nil && at.contiguous && plan.to.contiguous
+				plan.from[o.group] = &lens{at: at, same: rows && c.recoder.Keeps(), bytes: rows && !c.recoder.Keeps() && at.size == 1 && plan.to.size == 1}
 			}
 			plan.layers = append(plan.layers, o)
 			n++

@@ -43,10 +43,12 @@ func TestConvertThenRead(t *testing.T) {
 				}
 				code, e := want(&src, &dst, kv.code(src.Storage.DType, p.layer, p.head, p.token, p.part, p.dim))
 				store(expect[at:], code, dst.Storage.DType.Size())
-				if e == element.Clipped {
+				switch e {
+				case element.Clipped:
 					expectCount.Clipped++
-				} else if e == element.Rounded {
+				case element.Rounded:
 					expectCount.Rounded++
+				case element.Exact:
 				}
 			})
 			if !bytes.Equal(got, expect) {

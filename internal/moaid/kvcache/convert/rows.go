@@ -61,6 +61,8 @@ func (f *filler) rows(w window, in []byte, base int, l *lens, to *positions, b b
 					n = n.Add(f.cutRow(w.out, dst, to.dim[part], in, src, l.at.dim[part]))
 				case l.same:
 					copy(w.out[dst:last], in[src:])
+				case l.bytes:
+					n = n.Add(f.byteRow(w.out[dst:last], in[src:]))
 				default:
 					n = n.Add(f.row(w.out[dst:], to.dim[part], in[src:], l.at.dim[part]))
 				}
@@ -102,6 +104,19 @@ func (f *filler) row(out []byte, dst []int, in []byte, src []int) Count {
 			clipped += int64(e >> 1)
 			rounded += int64(e & 1)
 		}
+	}
+	return Count{Clipped: clipped, Rounded: rounded}
+}
+
+// byteRow is row where both sides have neighbouring elements of one byte.
+func (f *filler) byteRow(out, in []byte) Count {
+	codes, exact := f.recoder.Tables()
+	codes, exact = codes[:256], exact[:256]
+	var clipped, rounded int64
+	for i, c := range in[:len(out)] {
+		out[i] = byte(codes[c])
+		clipped += int64(exact[c] >> 1)
+		rounded += int64(exact[c] & 1)
 	}
 	return Count{Clipped: clipped, Rounded: rounded}
 }

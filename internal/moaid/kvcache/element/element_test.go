@@ -36,6 +36,8 @@ func slow8(d kvcache.DType, c int) (float64, bool) {
 		if e == 31 {
 			return s * math.Inf(1), true
 		}
+	default:
+		panic(d + " has no 8-bit values")
 	}
 	if e == 0 {
 		return s * m * lsb * math.Pow(2, float64(1-bias)), true
@@ -62,8 +64,9 @@ func slow(d kvcache.DType, c int) (float64, bool) {
 			return s * m * math.Pow(2, -14), true
 		}
 		return s * (1 + m) * math.Pow(2, float64(e-15)), true
+	default:
+		return slow8(d, c)
 	}
-	return slow8(d, c)
 }
 
 var small = []kvcache.DType{kvcache.FP8E4M3FN, kvcache.FP8E4M3FNUZ, kvcache.FP8E5M2, kvcache.FP16, kvcache.BF16}

@@ -43,10 +43,12 @@ func TestRecodeOfEveryByte(t *testing.T) {
 			if got != want || exact != wantExact {
 				t.Errorf("%s to %s times %g: %#x became %#x (%d), want %#x (%d)", c.from, c.to, c.factor, b, got, exact, want, wantExact)
 			}
-			if exact == Clipped {
+			switch exact {
+			case Clipped:
 				clipped++
-			} else if exact == Rounded {
+			case Rounded:
 				rounded++
+			case Exact:
 			}
 		}
 		if clipped != c.clipped || rounded != c.rounds || r.Clips() != (clipped > 0) || r.Rounds() != (rounded > 0) {
