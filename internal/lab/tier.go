@@ -10,6 +10,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/manifest"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/userns"
 )
 
 // TierVariable names the tier to take instead of the best one.
@@ -62,7 +63,7 @@ type MissingError struct{ What string }
 func (e *MissingError) Error() string { return e.What }
 
 // Tiers lists the tiers, best first: the more a host is like a real one, the better.
-func Tiers() []Tier { return []Tier{tierN()} }
+func Tiers() []Tier { return []Tier{tierN(), tierG()} }
 
 // Refusal is a tier that was not taken, and why.
 type Refusal struct {
@@ -160,3 +161,7 @@ func onLinux() error {
 	}
 	return nil
 }
+
+// Main runs what this program was started as, if that is a part of a lab. Programs that make labs, and their tests, call it
+// before anything else.
+func Main(args []string) { userns.Main(args) }

@@ -98,15 +98,15 @@ func TestSeed(t *testing.T) {
 		}},
 		{p.Hosts[2], []string{"/usr/bin/amd-smi", "/opt/rocm/bin/amd-smi", "/usr/bin/lspci"}, map[string]string{"/etc/moaid-lab/hardware.json": `"host": "mi300x-0"`}},
 	} {
-		files, err := seedFiles(c.host, keys)
+		files, err := SeedFiles(c.host, keys)
 		if err != nil {
 			t.Fatal(err)
 		}
 		content := map[string]string{}
 		for _, f := range files {
-			content[f.path] = f.content
-			if strings.HasSuffix(f.path, "_key") && f.mode != 0o600 {
-				t.Errorf("%s has mode %o", f.path, f.mode)
+			content[f.Path] = f.Content
+			if strings.HasSuffix(f.Path, "_key") && f.Mode != 0o600 {
+				t.Errorf("%s has mode %o", f.Path, f.Mode)
 			}
 		}
 		for path, want := range c.has {
@@ -117,7 +117,7 @@ func TestSeed(t *testing.T) {
 		if _, ok := content["/etc/moaid-lab/hardware.json"]; ok != (c.links != nil) {
 			t.Errorf("%s: hardware file %v", c.host.Name, ok)
 		}
-		if got := seedLinks(c.host.Profile); !slices.Equal(got, c.links) {
+		if got := SeedLinks(c.host.Profile); !slices.Equal(got, c.links) {
 			t.Errorf("%s: links %v, want %v", c.host.Name, got, c.links)
 		}
 	}

@@ -19,18 +19,18 @@ import (
 // LabBinary is where a host has moaid-lab: the reference engine and the accelerator stand-ins.
 const LabBinary = "/usr/local/bin/moaid-lab"
 
-// seedFile is a file that makes a host itself.
-type seedFile struct {
-	path    string
-	content string
-	mode    fs.FileMode
-	owned   bool // by the host's user instead of root
+// SeedFile is a file that makes a host itself.
+type SeedFile struct {
+	Path    string
+	Content string
+	Mode    fs.FileMode
+	Owned   bool // by the host's user instead of root
 }
 
-// seedFiles lists the files that make a host itself.
-func seedFiles(h plan.Host, k Keys) ([]seedFile, error) {
+// SeedFiles lists the files that make a host itself.
+func SeedFiles(h plan.Host, k Keys) ([]SeedFile, error) {
 	home := "/home/" + h.User
-	files := []seedFile{
+	files := []SeedFile{
 		{"/etc/hostname", h.Name + "\n", 0o644, false},
 		// No other host's name: a fleet's hosts need not know each other by name.
 		{"/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 " + h.Name + "\n", 0o644, false},
@@ -47,11 +47,11 @@ func seedFiles(h plan.Host, k Keys) ([]seedFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hardware file: %w", err)
 	}
-	return append(files, seedFile{standin.HardwareFile, string(hardware) + "\n", 0o644, false}), nil
+	return append(files, SeedFile{standin.HardwareFile, string(hardware) + "\n", 0o644, false}), nil
 }
 
-// seedLinks lists the stand-ins of a host: links to moaid-lab, which goes by the name it is called by.
-func seedLinks(profile string) []string {
+// SeedLinks lists the stand-ins of a host: links to moaid-lab, which goes by the name it is called by.
+func SeedLinks(profile string) []string {
 	switch {
 	case strings.HasPrefix(profile, "h100"):
 		return []string{"/usr/bin/nvidia-smi", "/usr/bin/lspci"}
@@ -79,7 +79,7 @@ func (m *Machine) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := seedFiles(m.Host, m.Keys)
+	files, err := SeedFiles(m.Host, m.Keys)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (m *Machine) seed(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, link := range seedLinks(m.Host.Profile) {
+	for _, link := range SeedLinks(m.Host.Profile) {
 		name := filepath.Join(m.Root(), link)
 		if _, err := os.Lstat(name); err == nil { // the real tool of a package
 			if err := inside("dpkg-divert", "--quiet", "--local", "--rename", "--divert", link+".real", link); err != nil {
@@ -105,18 +105,18 @@ func (m *Machine) seed(ctx context.Context) error {
 	return nil
 }
 
-func (m *Machine) write(f seedFile, uid, gid int) error {
-	name := filepath.Join(m.Root(), f.path)
+func (m *Machine) write(f SeedFile, uid, gid int) error {
+	name := filepath.Join(m.Root(), f.Path)
 	dir := filepath.Dir(name)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		mode := fs.FileMode(0o755)
-		if f.owned {
+		if f.Owned {
 			mode = 0o700
 		}
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return err
 		}
-		if f.owned {
+		if f.Owned {
 			if err := os.Chown(dir, uid, gid); err != nil {
 				return err
 			}
@@ -126,13 +126,13 @@ func (m *Machine) write(f seedFile, uid, gid int) error {
 	if err := os.RemoveAll(name); err != nil {
 		return err
 	}
-	if err := os.WriteFile(name, []byte(f.content), f.mode); err != nil {
+	if err := os.WriteFile(name, []byte(f.Content), f.Mode); err != nil {
 		return err
 	}
-	if err := os.Chmod(name, f.mode); err != nil {
+	if err := os.Chmod(name, f.Mode); err != nil {
 		return err
 	}
-	if f.owned {
+	if f.Owned {
 		return os.Chown(name, uid, gid)
 	}
 	return nil

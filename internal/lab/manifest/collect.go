@@ -25,17 +25,21 @@ type Source struct {
 	Root      string // its file system, seen from outside
 	Leader    int    // its process 1 on this machine; 0: it is off
 	Processes []int  // ids, on this machine, of everything that runs for it
+	// Within says that the collector itself runs inside the host. Other file systems than its root's are then not the host's.
+	Within bool
+	// Systemctl asks the host's systemd; nil asks it through the host's namespaces.
+	Systemctl func(args ...string) (string, error)
 }
 
 // Collect writes down a host. Files that vanish meanwhile are left out.
 func Collect(ctx context.Context, s Source) (Manifest, error) {
 	m := Manifest{Host: s.Host, Powered: s.Leader != 0}
 	root := s.Root
-	if m.Powered { // what the host itself sees, with its own mounts
+	if m.Powered && !s.Within { // what the host itself sees, with its own mounts
 		root = fmt.Sprintf("/proc/%d/root", s.Leader)
 	}
 	var err error
-	if m.Files, err = walk(ctx, root); err != nil {
+	if m.Files, err = walk(ctx, root, s.Within); err != nil {
 		return Manifest{}, fmt.Errorf("host %s: list files: %w", s.Host, err)
 	}
 	for file, list := range map[string]*[]Account{"passwd": &m.Users, "group": &m.Groups} {
@@ -48,10 +52,14 @@ func Collect(ctx context.Context, s Source) (Manifest, error) {
 	if !m.Powered {
 		return m, nil
 	}
-	m.Processes = running(s.Processes)
-	systemctl := func(args ...string) (string, error) {
+	m.Processes = running(s.Processes, s.Within)
+	ask := func(args ...string) (string, error) {
 		return program.Run(ctx, program.Command{Args: append([]string{"nsenter", "--target", strconv.Itoa(s.Leader),
 			"--mount", "--uts", "--ipc", "--net", "--pid", "--", "systemctl", "--no-pager", "--no-legend", "--plain"}, args...)})
+	}
+	systemctl := s.Systemctl
+	if systemctl == nil {
+		systemctl = ask
 	}
 	out, err := systemctl("list-unit-files", "--all")
 	if err != nil {
@@ -70,8 +78,16 @@ func hidden(path string) bool {
 	return path == "/proc" || path == "/sys" || path == "/dev" && path != "/dev/shm"
 }
 
-func walk(ctx context.Context, root string) ([]File, error) {
+func walk(ctx context.Context, root string, oneDevice bool) ([]File, error) {
 	var files []File
+	var device uint64
+	if oneDevice {
+		var st syscall.Stat_t
+		if err := syscall.Stat(root+"/", &st); err != nil {
+			return nil, err
+		}
+		device = uint64(st.Dev)
+	}
 	for _, top := range []string{"/", "/dev/shm"} {
 		// With a last slash the walk also starts from a root that is a link, as /proc/PID/root is.
 		err := filepath.WalkDir(root+top+"/", func(name string, _ fs.DirEntry, err error) error {
@@ -87,6 +103,12 @@ func walk(ctx context.Context, root string) ([]File, error) {
 			path := "/" + strings.Trim(strings.TrimPrefix(name, root), "/")
 			if hidden(path) {
 				return fs.SkipDir
+			}
+			if oneDevice {
+				var st syscall.Stat_t
+				if err := syscall.Lstat(name, &st); err == nil && uint64(st.Dev) != device && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+					return fs.SkipDir
+				}
 			}
 			f, err := describe(name, path)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -150,13 +172,14 @@ func hash(name string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// running describes the processes of the host: those which live in a process namespace below ours.
-func running(pids []int) []Process {
+// running describes the processes of the host: those which live in a process namespace below ours, or, seen from within,
+// all.
+func running(pids []int, within bool) []Process {
 	count := map[string]*Process{}
 	for _, pid := range pids {
 		dir := fmt.Sprintf("/proc/%d/", pid)
 		status, err := os.ReadFile(dir + "status")
-		if err != nil || !inside(string(status)) {
+		if err != nil || !within && !inside(string(status)) {
 			continue // ended meanwhile, or the container's supervisor
 		}
 		comm, _ := os.ReadFile(dir + "comm")

@@ -33,6 +33,7 @@ var rules = []rule{
 	}},
 	{"the system's own services that run on demand and end by themselves", "service", onDemand},
 	{"the lab's own host program, which lab up replaces", "file", []string{"/usr/local/bin/moaid-lab"}},
+	{"the lab's own run state", "file", []string{"/run/moai-lab/**", "/usr/local/lib/moai-lab/**"}},
 	{"login sessions and their user managers", "file", []string{
 		"/run/user/**", "/run/sudo/**", "/var/lib/sudo/**",
 		"/run/systemd/transient/session-*.scope", "/run/systemd/transient/session-*.scope.d/**",

@@ -44,6 +44,7 @@ Ends with 3 when this machine lacks something that a lab needs.
 `
 
 func main() {
+	lab.Main(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
