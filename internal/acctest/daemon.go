@@ -158,6 +158,22 @@ func (d *Daemon) Link(name string) (api.Link, bool) {
 	return l, ok
 }
 
+// Pair returns a pair as it was put.
+func (d *Daemon) Pair(name string) (api.Pair, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok := d.pairs[name]
+	return p, ok
+}
+
+// Engine returns an engine as it was put.
+func (d *Daemon) Engine(name string) (api.Engine, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.engines[name]
+	return e, ok
+}
+
 // Trusts returns a trust entry.
 func (d *Daemon) Trusts(name string) (api.Trust, bool) {
 	d.mu.Lock()
