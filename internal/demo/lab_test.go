@@ -15,8 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/lab"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
+
+// TestMain lets a lab start its own processes from this program.
+func TestMain(m *testing.M) {
+	lab.Main(os.Args)
+	os.Exit(m.Run())
+}
 
 // labRun is the lab acceptance test's own lab, state and programs.
 type labRun struct {
@@ -32,18 +39,18 @@ func newLabRun(t *testing.T) *labRun {
 		t.Skip("boots hosts; not with -short")
 	}
 	ctx := t.Context()
-	cli, err := Require(ctx, FindCLI)
-	if err != nil && os.Getenv("MOAI_REQUIRE") != "" {
-		t.Fatalf("MOAI_REQUIRE is set, and this cannot run: %v", err)
-	}
-	if err != nil {
-		t.Skipf("needs Linux, root and a CLI (%v); run make test-lab as root", err)
-	}
 	ws, err := FindWorkspace()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ws.Name = "labtest"
+	cli, err := Require(ctx, ws, FindCLI)
+	if err != nil && os.Getenv("MOAI_REQUIRE") != "" {
+		t.Fatalf("MOAI_REQUIRE is set, and this cannot run: %v", err)
+	}
+	if err != nil {
+		t.Skipf("needs a lab and a CLI: %v", err)
+	}
 	r := &labRun{d: Demo{WS: ws, CLI: cli, N: Narrator{Out: logTo(t), Start: time.Now()}}}
 	if err := ws.Build(ctx); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// hostFault is something wrong with a host that only an apply can meet.
+type hostFault struct {
+	name  string
+	host  string
+	begin string // shell, as root
+	end   string
+	want  []string // in the errors of the apply
+}
+
+// hostFaults are met one after the other by applies onto fresh hosts, in the
+// order in which an apply gets to them: each leaves what it made for the next.
+var hostFaults = []hostFault{
+	{
+		name: "sudo is refused", host: PrefillHost,
+		// What undoes it must still be allowed.
+		begin: "echo 'ubuntu ALL=(ALL) NOPASSWD: /usr/bin/tee /etc/sudoers.d/ubuntu' >/etc/sudoers.d/ubuntu",
+		end:   "",
+		want:  []string{"moai_node.h100", "sudo", "sudoers", "ubuntu"},
+	},
+	{
+		name: "the marker of another fleet", host: PrefillHost,
+		begin: `mkdir /etc/moai && echo '{"fleet":"elsewhere","resource":"moai_node.a","writer":"ops"}' >/etc/moai/owner.json`,
+		end:   "rm -r /etc/moai",
+		want:  []string{"moai_node.h100", "elsewhere", "/etc/moai/owner.json"},
+	},
+	{
+		name: "a marker that nobody can read", host: PrefillHost,
+		begin: `mkdir /etc/moai && echo 'not ours' >/etc/moai/owner.json`,
+		end:   "rm -r /etc/moai",
+		want:  []string{"moai_node.h100", "/etc/moai/owner.json"},
+	},
+	{
+		name: "no space", host: DecodeHost,
+		begin: "mkdir -p /mnt/opt && mount --bind /opt /mnt/opt && mount -t tmpfs -o size=2m tmpfs /opt",
+		end:   "umount /opt && umount /mnt/opt && rmdir /mnt/opt",
+		want:  []string{"moai_node.mi300x", "/opt/moai/bin", "space"},
+	},
+	{
+		name: "the daemon's port is taken", host: DecodeHost,
+		begin: "systemd-run --quiet --unit=squatter systemd-socket-activate -l 0.0.0.0:9610 /bin/cat && " + listening(9610),
+		end:   "systemctl stop squatter",
+		want:  []string{"moai_node.mi300x", "9610", "in use"},
+	},
+	{
+		name: "a firewall refuses the daemon's port", host: DecodeHost,
+		begin: "nft add table inet firewall && nft add chain inet firewall in '{ type filter hook input priority 0; }' && " +
+			"nft add rule inet firewall in tcp dport 9610 reject with tcp reset",
+		end:  "nft delete table inet firewall",
+		want: []string{"moai_kv_link.main", "9610", "refused"},
+	},
+	{
+		name: "the router's port is taken", host: GatewayHost,
+		begin: "systemd-run --quiet --unit=squatter systemd-socket-activate -l 0.0.0.0:8000 /bin/cat && " + listening(8000),
+		end:   "systemctl stop squatter",
+		want:  []string{"moai_router.front", "8000", "in use"},
+	},
+}
+
+// listening is shell that waits for a listener.
+func listening(port int) string {
+	return fmt.Sprintf("for i in $(seq 100); do ss -Hltn sport = :%d | grep -q . && exit 0; sleep 0.1; done; exit 1", port)
+}
+
+// asRoot runs shell on a host.
+func (r *labRun) asRoot(ctx context.Context, host, script string) error {
+	_, err := ssh(ctx, r.env, host, strings.NewReader(script), "sudo", "-n", "sh", "-eu", "-s")
+	return err
+}
+
+// faultyHosts applies onto hosts with one thing wrong at a time. The error says
+// what and where; what was made before it stays, and the next apply goes on.
+func (r *labRun) faultyHosts(t *testing.T) {
+	ctx := t.Context()
+	quiet := r.tf
+	quiet.Out = io.Discard
+	for _, f := range hostFaults {
+		t.Run(f.name, func(t *testing.T) {
+			if err := r.asRoot(ctx, f.host, f.begin); err != nil {
+				t.Fatal(err)
+			}
+			out, err := quiet.Apply(ctx)
+			if f.end == "" {
+				err := r.allowSudo(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if err := r.asRoot(ctx, f.host, f.end); err != nil {
+				t.Fatal(err)
+			}
+			if err == nil {
+				t.Fatalf("the apply succeeded:\n%s", out)
+			}
+			said := errorsOf(err)
+			for _, want := range f.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("%q is not in the errors:\n%s", want, said)
+				}
+			}
+			t.Logf("the operator is told: %s", said)
+		})
+	}
+	if _, err := quiet.Apply(ctx); err != nil {
+		t.Fatalf("the apply after the faults: %v", err)
+	}
+	if changes, out, err := quiet.Plan(ctx); err != nil || changes {
+		t.Errorf("the plan after the faults is not empty: %v\n%s", err, out)
+	}
+	if out, err := quiet.Destroy(ctx); err != nil {
+		t.Fatalf("destroy: %v\n%s", err, out)
+	}
+}
+
+// allowSudo undoes the first fault with the one command that it allows.
+func (r *labRun) allowSudo(ctx context.Context) error {
+	_, err := ssh(ctx, r.env, PrefillHost, strings.NewReader("ubuntu ALL=(ALL) NOPASSWD:ALL\n"), "sudo", "-n", "/usr/bin/tee", "/etc/sudoers.d/ubuntu")
+	return err
+}
