@@ -162,11 +162,24 @@ func (e *env) ends(c Client) {
 	}
 }
 
-// silent checks that nothing more is said of the id.
+// silent checks that nothing more is said of the id for a while.
 func (e *env) silent(c Client, id string) {
 	e.t.Helper()
+	e.nothing(c, id, 100*time.Millisecond)
+}
+
+// once checks that nothing more of the id was said together with what was: a
+// session's packets come in order, so before the answer to what is asked now.
+func (e *env) once(c Client, id string) {
+	e.t.Helper()
+	e.ok(c, &enginesock.Ping{})
+	e.nothing(c, id, 0)
+}
+
+func (e *env) nothing(c Client, id string, within time.Duration) {
+	e.t.Helper()
 	for {
-		r, err := c.Event(100 * time.Millisecond)
+		r, err := c.Event(within)
 		if err != nil {
 			return
 		}

@@ -251,7 +251,7 @@ func (f *flow) ended(d, p enginesock.Outcome) {
 	if r.Outcome != p {
 		f.t.Fatalf("prefill was told %q (%s), want %q", r.Outcome, r.Reason, p)
 	}
-	f.silent(f.p.sched, f.id)
+	f.once(f.p.sched, f.id)
 }
 
 // committed checks what arrived, loads it, and checks the end.

@@ -73,7 +73,6 @@ func replicaGenerations(_ *testing.T, e *env) {
 	restarted.p = op
 	lost := restarted.flow()
 	lost.fill()
-	lost.offer()
 	old := *op
 	op.generation = newID()
 	e.openReplica(op)

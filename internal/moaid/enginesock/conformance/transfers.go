@@ -61,6 +61,7 @@ func wholeFlow(_ *testing.T, e *env) {
 	f := e.sent()
 	f.claim(0)
 	f.committed(0)
+	e.silent(f.p.sched, f.id)
 	e.silent(f.d.sched, f.id)
 }
 

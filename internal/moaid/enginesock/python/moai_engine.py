@@ -1,11 +1,19 @@
-"""Client of the engine socket, version 0 (docs/protocols/engine-socket.md). Standard library only.
+"""Client of the engine socket, version 1 (docs/protocols/engine-socket.md). Standard library only.
 
-A Session is a scheduler's or a worker's. Answers are awaited, verdicts and other events are stored as they come, so that
-a poll costs no I/O. Run as a program it obeys one JSON object a line, for the conformance suite.
+A Session is a scheduler's or that of a worker of one rank; each data-parallel replica has its own. Answers are awaited,
+verdicts and other events are stored as they come, so that a poll costs no I/O. Run as a program it obeys one JSON object
+a line, for the conformance suite.
 """
 import array, collections, itertools, json, mmap, queue, socket, sys, threading
 
-MAX_PACKET = 65536
+VERSION, MAX_PACKET = 1, 65536
+EVENTS = ("room", "released", "verdict", "closed")  # what else a daemon may say unasked is ignored
+
+
+def hello(engine, generation, fingerprint, rank=None, world=1, data_rank=0, data_size=1):
+    """The hello of a replica's scheduler, or of its worker of a rank. generation is the same in all of the replica's."""
+    return {"version": VERSION, "engine": engine, "generation": generation, "session": "scheduler" if rank is None else "worker",
+            "rank": rank or 0, "world": world, "data_rank": data_rank, "data_size": data_size, "fingerprint": fingerprint}
 
 
 class Refused(Exception):
@@ -60,7 +68,10 @@ class Session:
             fds = array.array("i")
             for _, _, data in anc:
                 fds.frombytes(data)
-            m = json.loads(packet)
+            try:
+                m = json.loads(packet)
+            except ValueError:
+                break
             if m["t"] in ("ok", "error"):
                 waiting.pop(m["seq"]).put((m, fds[0] if fds else None))
                 continue
@@ -68,7 +79,8 @@ class Session:
                 self.verdicts[m["id"]] = m
             elif m["t"] == "closed":
                 self.verdicts.pop(m["id"], None)
-            events.put(m)
+            if m["t"] in EVENTS:
+                events.put(m)
         with lock:
             closed.set()
             for done in waiting.values():
@@ -96,10 +108,29 @@ class Session:
         self.arena, self.fd, self.mem = answer["arena"], fd, mmap.mmap(fd, answer["bytes"])
         return answer
 
+    def views(self, extents, ranges):
+        """Where payload ranges of this rank lie: pairs of a payload offset and the arena's memory from there on."""
+        extents, memory = iter(extents), memoryview(b"")
+        for r in ranges:
+            offset, left = r["offset"], r["length"]
+            while left:
+                if not memory:
+                    x = next(extents)
+                    memory = memoryview(self.mem)[x["offset"]:x["offset"] + x["length"]]
+                part, memory = memory[:left], memory[left:]
+                yield offset, part
+                offset, left = offset + len(part), left - len(part)
+
     def adopt(self):
         return self.request("adopt", fd=self.fd, arena=self.arena, bytes=len(self.mem))[0]
 
+    def stored(self, id, ranges):
+        """Says that all of these payload ranges, of those that this rank stores, are in the arena. They are final."""
+        if ranges:
+            self.request("stored", id=id, ranges=ranges)
+
     def loaded(self, id, ok):
+        """Reports once. What was copied may be used only if this returns: after Refused the pages may have been another's."""
         if id in self.reported:
             raise ValueError("this rank has reported the load of this id")
         self.reported.add(id)
