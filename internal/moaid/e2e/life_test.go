@@ -37,7 +37,7 @@ func (p *pair) quiet(t *testing.T) {
 	t.Helper()
 	for _, e := range []*engine{p.p, p.d} {
 		rig.Eventually(t, 20*time.Second, func() error {
-			if s := e.Sched.Stats(); s.BlocksFree != s.BlocksTotal || s.Running+s.Waiting > 0 {
+			if s := e.Stats(); s.BlocksFree != s.BlocksTotal || s.Running+s.Waiting > 0 {
 				return fmt.Errorf("%s: %+v", e.name, s)
 			}
 			return nil
@@ -73,7 +73,7 @@ func TestAbortWhileWaitingForKV(t *testing.T) {
 		done <- err
 	}()
 	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.d.Sched.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
+		if s := p.d.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -96,7 +96,7 @@ func TestAbortDuringPrefill(t *testing.T) {
 		done <- err
 	}()
 	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.p.Sched.Stats(); s.BlocksFree == s.BlocksTotal {
+		if s := p.p.Stats(); s.BlocksFree == s.BlocksTotal {
 			return errors.New("prefill has not begun")
 		}
 		return nil

@@ -10,32 +10,31 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/kvconn"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/metrics"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/openai"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/sched"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/transformer"
 )
 
-// Engine is one engine. Run makes it work.
+// Engine is one engine. Serve, or Run, makes it work.
 type Engine struct {
-	cfg   Config
-	log   *slog.Logger
-	Sched *sched.Scheduler
-	Met   *metrics.Set
+	cfg      Config
+	log      *slog.Logger
+	Met      *metrics.Set
+	replicas []*replica
+	handler  http.Handler
 
-	scheduler *enginesock.SchedulerClient // both nil without a connector
-	worker    *enginesock.WorkerClient
-	copier    *kvconn.Worker
-	handler   http.Handler
+	mu      sync.Mutex
+	started bool
+	placed  map[*sched.Request]*replica // requests that have been submitted and not been left
 }
 
 // reserveWait bounds how long a prompt waits for pages to be sent from.
 const reserveWait = 10 * time.Second
 
-// New builds the weights and everything else. Nothing is opened yet.
+// New builds everything that lives in this process; the only rank of an engine
+// that has one does. Nothing is opened or started yet.
 func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -48,31 +47,15 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := transformer.New(preset, cfg.Seed, 0, 1)
-	if err != nil {
-		return nil, err
+	e := &Engine{cfg: cfg, log: log, Met: metrics.New(), placed: map[*sched.Request]*replica{}}
+	generation := kvconn.NewID()
+	for n := range cfg.DataParallel {
+		r, err := e.newReplica(n, fp, generation, preset.Config.MaxPosition)
+		if err != nil {
+			return nil, err
+		}
+		e.replicas = append(e.replicas, r)
 	}
-	cache, err := model.NewCache(fp, cfg.Blocks)
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{cfg: cfg, log: log, Met: metrics.New()}
-	var conn sched.Connector
-	var worker sched.Worker
-	if cfg.DaemonSocket != "" {
-		hello := enginesock.Hello{Version: enginesock.Version, Engine: cfg.Name, Generation: kvconn.NewID(), World: 1, Fingerprint: fp}
-		wake := func() { e.Sched.Wake() }
-		hello.Session = enginesock.Scheduler
-		e.scheduler = enginesock.NewScheduler(enginesock.Identity{Path: cfg.DaemonSocket, Hello: hello}, log, wake)
-		hello.Session = enginesock.Worker
-		e.worker = enginesock.NewWorker(enginesock.Identity{Path: cfg.DaemonSocket, Hello: hello}, log)
-		e.copier = kvconn.NewWorker(e.worker, cache, e.Met, log, wake)
-		conn = kvconn.NewScheduler(kvconn.Config{Node: cfg.Node, Engine: cfg.Name, Fail: cfg.FailTransfers,
-			ReserveWait: reserveWait, ClaimWait: cfg.TransferWait, DownWait: cfg.DownWait}, e.scheduler, e.Met, log)
-		worker = e.copier
-	}
-	e.Sched = sched.New(sched.Config{Blocks: cfg.Blocks, MaxBatchedTokens: cfg.MaxBatchedTokens, MaxSeqs: cfg.MaxSeqs,
-		MaxTokens: preset.Config.MaxPosition}, model, cache, conn, worker, e.Met)
 	e.handler = openai.New(e, cfg.Model, preset.Config.MaxPosition, e.Met.Registry, log, kvconn.NewID).Handler()
 	return e, nil
 }
@@ -80,81 +63,173 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 // Handler serves the engine's HTTP API.
 func (e *Engine) Handler() http.Handler { return e.handler }
 
+// Replicas is the number of data-parallel replicas.
+func (e *Engine) Replicas() int { return len(e.replicas) }
+
 // Fits reports why a request can never run here.
-func (e *Engine) Fits(prompt, maxTokens int) error { return e.Sched.Fits(prompt, maxTokens) }
+func (e *Engine) Fits(prompt, maxTokens int) error {
+	return e.replicas[0].sched.Fits(prompt, maxTokens)
+}
 
-// Submit queues a request.
-func (e *Engine) Submit(r *sched.Request) error { return e.Sched.Submit(r) }
+// Submit queues a request at the replica that it names, or else at the one with
+// the fewest requests. Abort must follow.
+func (e *Engine) Submit(r *sched.Request) error {
+	e.mu.Lock()
+	to := e.replicas[0]
+	if n := r.Params.Replica; n != nil {
+		to = e.replicas[*n]
+	} else {
+		for _, x := range e.replicas[1:] {
+			if x.open < to.open {
+				to = x
+			}
+		}
+	}
+	to.open++
+	e.placed[r] = to
+	e.mu.Unlock()
+	if err := to.sched.Submit(r); err != nil {
+		e.leave(r)
+		return err
+	}
+	return nil
+}
 
-// Abort ends a request whose client has gone.
-func (e *Engine) Abort(r *sched.Request) { e.Sched.Abort(r) }
+// leave forgets where a request is.
+func (e *Engine) leave(r *sched.Request) *replica {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := e.placed[r]
+	if at != nil {
+		at.open--
+		delete(e.placed, r)
+	}
+	return at
+}
+
+// Abort ends a request whose client has gone, if it has not ended by itself.
+func (e *Engine) Abort(r *sched.Request) {
+	if at := e.leave(r); at != nil {
+		at.sched.Abort(r)
+	}
+}
+
+// Stats is a recent picture of all replicas together; step times are those of the
+// slowest.
+func (e *Engine) Stats() sched.Stats {
+	var sum sched.Stats
+	for _, r := range e.replicas {
+		s := r.sched.Stats()
+		sum.Waiting += s.Waiting
+		sum.Running += s.Running
+		sum.BlocksFree += s.BlocksFree
+		sum.BlocksTotal += s.BlocksTotal
+		sum.StepP50, sum.StepP99 = max(sum.StepP50, s.StepP50), max(sum.StepP99, s.StepP99)
+	}
+	return sum
+}
 
 // Health is nil when requests can be answered, with transfers if there is a connector.
 func (e *Engine) Health() error {
-	if e.scheduler == nil {
-		return nil
+	var errs []error
+	for n, r := range e.replicas {
+		if err := r.health(); err != nil {
+			if len(e.replicas) > 1 {
+				err = fmt.Errorf("replica %d: %w", n, err)
+			}
+			errs = append(errs, err)
+		}
 	}
-	if err := errors.Join(e.scheduler.State(), e.worker.State()); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("KV connector: %w", err)
 	}
 	return nil
 }
 
-// Run computes until ctx ends; then requests that still run end with an error.
-func (e *Engine) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	if e.scheduler != nil {
-		wg.Go(func() { e.scheduler.Run(ctx) })
-		wg.Go(func() { e.worker.Run(ctx) })
-		wg.Go(func() { e.report(ctx) })
+// Start starts the processes of ranks, if there are any, and waits until they can
+// compute. Run does so too.
+func (e *Engine) Start(ctx context.Context) error {
+	e.mu.Lock()
+	started := e.started
+	e.started = true
+	e.mu.Unlock()
+	if started {
+		return nil
 	}
-	e.Sched.Run(ctx)
-	if e.copier != nil {
-		e.copier.Wait()
+	errs := make([]error, len(e.replicas))
+	var wg sync.WaitGroup
+	for n, r := range e.replicas {
+		wg.Go(func() { errs[n] = r.team.Start(ctx) })
 	}
 	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for n, r := range e.replicas {
+		if errs[n] == nil {
+			_ = r.team.Run(over) // ends what was started
+		}
+	}
+	return err
 }
 
-// report sends load feedback once a second, and when nothing is left to do.
-func (e *Engine) report(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		case <-e.Sched.Idle():
+// Run computes until ctx ends or a rank does, which is an error; then requests that
+// still run end with an error.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := e.Start(ctx); err != nil {
+		stop()
+		for _, r := range e.replicas {
+			_ = r.sched.Run(ctx) // ends the requests that have come
 		}
-		s := e.Sched.Stats()
-		e.scheduler.Report(enginesock.Stats{Waiting: s.Waiting, Running: s.Running, KVBlocksFree: s.BlocksFree, KVBlocksTotal: s.BlocksTotal,
-			StepMicrosP50: s.StepP50.Microseconds(), StepMicrosP99: s.StepP99.Microseconds()})
+		return err
 	}
+	errs := make([]error, len(e.replicas))
+	var wg sync.WaitGroup
+	for n, r := range e.replicas {
+		wg.Go(func() { errs[n] = r.run(ctx, stop) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
+
+// goodbye bounds how long the answers to requests may take that ended because the
+// engine has failed.
+const goodbye = time.Second
 
 // Serve answers HTTP on l and runs the engine until ctx ends. Requests in
 // progress have grace to finish.
 func (e *Engine) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	srv := &http.Server{Handler: e.handler, ReadHeaderTimeout: 10 * time.Second}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Run(run) })
-	failed := make(chan error, 1)
-	wg.Go(func() { failed <- srv.Serve(l) })
+	ran, served := make(chan error, 1), make(chan error, 1)
+	wg.Go(func() { ran <- e.Run(run) })
+	wg.Go(func() { served <- srv.Serve(l) })
 	var err error
 	select {
-	case err = <-failed:
+	case err = <-served:
+		err = fmt.Errorf("serve HTTP: %w", err)
+	case err = <-ran:
+		grace = goodbye
 	case <-ctx.Done():
-		sctx, cancel := context.WithTimeout(run, grace)
-		if srv.Shutdown(sctx) != nil {
-			_ = srv.Close() // what is left is cut off
-		}
-		cancel()
 	}
+	sctx, cancel := context.WithTimeout(run, grace)
+	if srv.Shutdown(sctx) != nil {
+		_ = srv.Close() // what is left is cut off
+	}
+	cancel()
 	stop()
 	wg.Wait()
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve HTTP: %w", err)
+	select {
+	case rerr := <-ran:
+		err = errors.Join(err, rerr)
+	default:
 	}
-	return nil
+	return err
 }

@@ -29,7 +29,11 @@ func start(t *testing.T, change func(*Config)) (*Engine, *httptest.Server) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Run(ctx) })
+	wg.Go(func() {
+		if err := e.Run(ctx); err != nil {
+			t.Errorf("the engine ended: %v", err)
+		}
+	})
 	s := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		s.Close()
@@ -155,11 +159,11 @@ func TestIdleIsTold(t *testing.T) {
 	for range 2 {
 		post(t.Context(), t, s, "/v1/completions", `{"prompt":"a","max_tokens":12,"ignore_eos":true}`)
 		select {
-		case <-e.Sched.Idle():
+		case <-e.replicas[0].sched.Idle():
 		case <-time.After(10 * time.Second):
 			t.Fatal("nothing was told")
 		}
-		if st := e.Sched.Stats(); st.Waiting+st.Running != 0 {
+		if st := e.Stats(); st.Waiting+st.Running != 0 {
 			t.Errorf("idle, with %+v", st)
 		}
 	}
@@ -267,7 +271,7 @@ func TestPreemptedRequestsHaveTheSameAnswers(t *testing.T) {
 		_, body := post(t.Context(), t, calm, "/v1/completions", b)
 		want[i] = parse(t, body)
 	}
-	e, tight := start(t, func(c *Config) { c.BlockSize, c.Blocks, c.MaxBatchedTokens = 16, 40, 48 })
+	e, tight := start(t, func(c *Config) { c.Format.BlockSize, c.Blocks, c.MaxBatchedTokens = 16, 40, 48 })
 	var wg sync.WaitGroup
 	got := make([]string, len(bodies))
 	for i, b := range bodies {
@@ -309,7 +313,7 @@ func get(t *testing.T, s *httptest.Server, path string) (int, string) {
 func idle(t *testing.T, e *Engine) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		s := e.Sched.Stats()
+		s := e.Stats()
 		if s.BlocksFree == s.BlocksTotal && s.Running+s.Waiting == 0 {
 			return
 		}
@@ -328,7 +332,7 @@ func TestClientsThatLeaveFreeEverything(t *testing.T) {
 			post(ctx, t, s, "/v1/completions", `{"prompt":"`+strings.Repeat("x", 2000)+`","max_tokens":4000,"ignore_eos":true}`)
 		})
 	}
-	for e.Sched.Stats().Running == 0 {
+	for e.Stats().Running == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -341,8 +345,10 @@ func TestImpossibleConfigurations(t *testing.T) {
 		"no name":    func(c *Config) { c.Name = "" },
 		"model":      func(c *Config) { c.Model = "gpt" },
 		"role":       func(c *Config) { c.Role = "boss" },
-		"block size": func(c *Config) { c.BlockSize = 0 },
+		"block size": func(c *Config) { c.Format.BlockSize = 0 },
 		"blocks":     func(c *Config) { c.Blocks = 1 },
+		"replicas":   func(c *Config) { c.DataParallel = 0 },
+		"ranks":      func(c *Config) { c.Format.Tensor = 3 },
 		"batch":      func(c *Config) { c.MaxBatchedTokens = 0 },
 		"sequences":  func(c *Config) { c.MaxSeqs = 0 },
 	} {

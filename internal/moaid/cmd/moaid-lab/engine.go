@@ -30,8 +30,9 @@ func engineFlags(args []string) (refengine.Config, time.Duration, error) {
 	f.StringVar(&c.Model, "model", c.Model, "one of "+strings.Join(refmodel.Names(), ", "))
 	f.Uint64Var(&c.Seed, "weights-seed", c.Seed, "seed of the weights")
 	claim := f.String("claim-fingerprint-of", "", "report the fingerprint of weights of this `seed`; for tests that must notice")
-	f.IntVar(&c.BlockSize, "block-size", c.BlockSize, "tokens a KV block")
-	f.IntVar(&c.Blocks, "kv-blocks", 0, "KV blocks; 0 for 131072 tokens")
+	format := formatFlags(f)
+	f.IntVar(&c.DataParallel, "data-parallel", c.DataParallel, "replicas, each with a scheduler, all ranks and a cache of its own")
+	f.IntVar(&c.Blocks, "kv-blocks", 0, "KV blocks of a replica; 0 for 131072 tokens")
 	f.IntVar(&c.MaxBatchedTokens, "max-batched-tokens", c.MaxBatchedTokens, "tokens computed in a step")
 	f.IntVar(&c.MaxSeqs, "max-seqs", c.MaxSeqs, "requests in a batch")
 	for _, name := range []string{"listen", "http-socket"} {
@@ -54,12 +55,18 @@ func engineFlags(args []string) (refengine.Config, time.Duration, error) {
 			return c, 0, fmt.Errorf("--claim-fingerprint-of %q is no seed", *claim)
 		}
 	}
+	var err error
+	if c.Format, err = format(); err != nil {
+		return c, 0, err
+	}
 	if *without || *connector == "none" {
 		c.DaemonSocket = ""
 	}
 	switch {
 	case f.NArg() > 0:
 		return c, 0, fmt.Errorf("argument %q is not expected", f.Arg(0))
+	case c.DataParallel < 1 || c.DataParallel > enginesock.MaxReplicas:
+		return c, 0, fmt.Errorf("--data-parallel %d is outside 1 to %d", c.DataParallel, enginesock.MaxReplicas)
 	case c.HTTPSocket == "":
 		return c, 0, errors.New("--listen is missing: the path of the unix socket for HTTP")
 	case *connector != "moai" && *connector != "none":
@@ -90,6 +97,7 @@ func engine(args []string) int {
 func serveEngine(cfg refengine.Config, grace time.Duration, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	cfg.Stderr = os.Stderr
 	e, err := refengine.New(cfg, log)
 	if err != nil {
 		return err
@@ -105,6 +113,9 @@ func serveEngine(cfg refengine.Config, grace time.Duration, log *slog.Logger) er
 	if err := os.Chmod(cfg.HTTPSocket, 0o660); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	if err := e.Start(ctx); err != nil {
+		return err
+	}
 	notify, err := sdnotify.FromEnv()
 	if err != nil {
 		return err
@@ -112,6 +123,7 @@ func serveEngine(cfg refengine.Config, grace time.Duration, log *slog.Logger) er
 	if err := notify.Send(sdnotify.Ready, sdnotify.Status("%s, %s", cfg.Model, cfg.Role)); err != nil {
 		log.Warn("systemd was not told", "err", err)
 	}
-	log.Info("engine is up", "name", cfg.Name, "model", cfg.Model, "role", cfg.Role, "socket", cfg.HTTPSocket, "connector", cfg.DaemonSocket != "")
+	log.Info("engine is up", "name", cfg.Name, "model", cfg.Model, "role", cfg.Role, "socket", cfg.HTTPSocket, "connector", cfg.DaemonSocket != "",
+		"ranks", cfg.Format.Tensor, "replicas", cfg.DataParallel)
 	return e.Serve(ctx, l, grace)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/worker"
 )
 
 // command runs one subcommand. args do not hold its name; the result is the exit status.
@@ -17,10 +19,15 @@ type command func(args []string) int
 var commands = map[string]command{
 	"amd-smi":    standIn("amd-smi"),
 	"engine":     engine,
+	rankCommand:  func([]string) int { return worker.Serve() },
 	"faults":     faults,
 	"lspci":      standIn("lspci"),
 	"nvidia-smi": standIn("nvidia-smi"),
 }
+
+// rankCommand is what engines with several ranks start this program as. It is not
+// for people.
+const rankCommand = worker.Subcommand
 
 func main() { os.Exit(dispatch(os.Args)) }
 
@@ -36,7 +43,9 @@ func dispatch(args []string) int {
 	}
 	var names []string
 	for name := range commands {
-		names = append(names, name)
+		if name != rankCommand {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	fmt.Fprintf(os.Stderr, "usage: moaid-lab %s ...\n", strings.Join(names, "|"))

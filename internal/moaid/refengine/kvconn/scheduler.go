@@ -188,10 +188,7 @@ func (c *Scheduler) Allocated(r *sched.Request, blocks [][]int) {
 	}
 	v.began = true
 	state, instance := c.client.Poll(v.id)
-	l := sched.Load{ID: v.id, Request: r.ID, Instance: instance, Tokens: len(r.Prompt), Ranges: state.Ranges, Blocks: blocks}
-	if len(state.Extents) > 0 {
-		l.Extents = state.Extents[0]
-	}
+	l := sched.Load{ID: v.id, Request: r.ID, Instance: instance, Tokens: len(r.Prompt), Ranges: state.Ranges, Extents: state.Extents, Blocks: blocks}
 	c.loads = append(c.loads, l)
 }
 
@@ -214,7 +211,7 @@ func (c *Scheduler) BuildMeta(scheduled []sched.Scheduled) sched.Meta {
 			c.client.Offer(s.id, len(r.Prompt), kvcache.TokenHash(r.Prompt))
 		}
 		m.Stores = append(m.Stores, sched.Store{ID: s.id, Instance: st.Instance, Tokens: len(r.Prompt),
-			From: p.From, To: min(p.To, len(r.Prompt)), Extents: st.Extents[0], Blocks: p.Blocks})
+			From: p.From, To: min(p.To, len(r.Prompt)), Ranges: st.Ranges, Extents: st.Extents, Blocks: p.Blocks})
 	}
 	c.sweep()
 	return m
@@ -237,7 +234,7 @@ func (c *Scheduler) sweep() {
 	}
 }
 
-// Loaded notes the workers' reports.
+// Loaded notes how a load ended, of which every rank has reported.
 func (c *Scheduler) Loaded(r *sched.Request, ok bool) {
 	v := c.recvs[r.ID]
 	if v == nil {

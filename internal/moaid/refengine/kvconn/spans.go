@@ -38,8 +38,9 @@ func spans(ranges []kvcache.Range, extents []enginesock.Extent, size int64) ([]s
 // page is one layer's page of one block in a payload.
 type page struct {
 	offset      int64 // in the payload
-	group, slot int   // slot is the layer's index in its group
-	block       int   // number in the prompt
+	size        int64
+	group, slot int // slot is the layer's index in its group
+	block       int // number in the prompt
 }
 
 // pages lists a payload's pages in order.
@@ -49,11 +50,20 @@ func pages(fp *kvcache.Fingerprint, pl kvcache.Payload) []page {
 		size := fp.PageBytes(s.Group)
 		for b := range s.Blocks {
 			for slot := range fp.Groups[s.Group].Layers {
-				out = append(out, page{offset: s.Offset + int64(b)*s.BlockBytes + int64(slot)*size, group: s.Group, slot: slot, block: s.FirstBlock + b})
+				out = append(out, page{offset: s.Offset + int64(b)*s.BlockBytes + int64(slot)*size, size: size, group: s.Group, slot: slot, block: s.FirstBlock + b})
 			}
 		}
 	}
 	return out
+}
+
+// covers reports whether the spans hold all of payload bytes [offset, offset+n).
+func covers(sp []span, offset, n int64) bool {
+	var got int64
+	for _, s := range sp {
+		got += max(0, min(offset+n, s.payload+s.length)-max(offset, s.payload))
+	}
+	return got == n
 }
 
 // each calls f for the parts of payload bytes [offset, offset+len(mem)) that the

@@ -6,6 +6,10 @@
 // always have equal answers. top_p, top_k and penalties are accepted and have no
 // effect; n above 1, echo, suffix, logprobs and tools are refused.
 //
+// An engine with several data-parallel replicas answers a request at the one that
+// X-data-parallel-rank names, as vLLM does, or else at the one with the fewest
+// requests.
+//
 // Extensions for tests: return_token_ids adds token_ids to a choice, and
 // return_logits_hash adds logits_sha256, one hash a generated token.
 package openai

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/bytetok"
@@ -215,6 +217,23 @@ func stops(raw json.RawMessage) ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// RankHeader is the header in which a request names the data-parallel replica that
+// must answer it.
+const RankHeader = "X-Data-Parallel-Rank"
+
+// replica is the replica that a request names; nil for any.
+func replica(h http.Header, replicas int) (*int, error) {
+	v := h.Values(RankHeader)
+	if len(v) == 0 {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(v[0])
+	if err != nil || len(v) > 1 || n < 0 || n >= replicas {
+		return nil, &fault{fmt.Sprintf("%s: %s is not the number of a data-parallel replica, 0 to %d.", RankHeader, strings.Join(v, ", "), replicas-1), RankHeader}
+	}
+	return &n, nil
 }
 
 func isID(s string) bool {

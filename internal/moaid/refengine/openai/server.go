@@ -21,7 +21,10 @@ const maxBody = 8 << 20
 // Engine is what the server needs of an engine.
 type Engine interface {
 	Fits(prompt, maxTokens int) error
+	// Replicas is the number of data-parallel replicas.
+	Replicas() int
 	Submit(*sched.Request) error
+	// Abort must follow every Submit that gave no error.
 	Abort(*sched.Request)
 	// Health is nil when the engine is ready.
 	Health() error
@@ -108,6 +111,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	var j job
 	if err == nil {
 		j, err = b.job(chat, s.model)
+	}
+	if err == nil {
+		j.params.Replica, err = replica(r.Header, s.engine.Replicas())
 	}
 	code := ""
 	if err == nil {

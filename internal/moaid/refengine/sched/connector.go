@@ -5,6 +5,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/transformer"
 )
 
 // MatchKind is a connector's answer about a request that has nothing computed.
@@ -34,7 +35,7 @@ type Connector interface {
 	Match(r *Request, now time.Time) Match
 	// Allocated gives the blocks into which a request is to be loaded.
 	Allocated(r *Request, blocks [][]int)
-	// BuildMeta gives the worker's orders of this step.
+	// BuildMeta gives the workers' orders of this step.
 	BuildMeta(scheduled []Scheduled) Meta
 	// Loaded tells that every rank has reported.
 	Loaded(r *Request, ok bool)
@@ -42,12 +43,18 @@ type Connector interface {
 	Finished(r *Request, aborted bool) *TransferParams
 }
 
-// Worker is a rank's side of a KV connector.
-type Worker interface {
-	// Step carries out orders: stores before it returns, loads asynchronously. It
-	// runs after the step's computation and before any block changes hands.
-	Step(m Meta)
-	// TakeLoads gives the loads that ended since the last call, each once.
+// Workers are the ranks that compute a scheduler's steps, with their sides of the
+// KV connector. Calls come from the scheduler's loop only. An error is final: a
+// rank is gone, and with it its part of the cache.
+type Workers interface {
+	// Compute runs the chunks on every rank and gives logits by chunk.
+	Compute(chunks []transformer.Chunk) ([][]float32, error)
+	// Orders carries out a step's orders on every rank: stores before anything that
+	// is called later is computed, so that blocks may change hands at once; loads
+	// asynchronously.
+	Orders(m Meta) error
+	// TakeLoads gives the loads that have ended on every rank since the last call,
+	// each once.
 	TakeLoads() []LoadResult
 }
 
@@ -59,34 +66,39 @@ type Scheduled struct {
 	Blocks  [][]int
 }
 
-// Store orders that blocks which the step completed are copied to the arena.
+// Store orders that blocks which the step completed are copied to the arenas.
 type Store struct {
 	ID       string
 	Instance string // of the daemon whose extents they are
 	Tokens   int    // of the prompt
 	From, To int
-	Extents  []enginesock.Extent
+	Ranges   [][]kvcache.Range     // of the payload, by rank: what that rank stores
+	Extents  [][]enginesock.Extent // by rank; their concatenation is the rank's ranges
 	Blocks   [][]int
 }
 
-// Load orders that payload bytes are copied from the arena to blocks.
+// Load orders that payload bytes are copied from the arenas to blocks.
 type Load struct {
 	ID       string // of the transfer
 	Request  string
 	Instance string
 	Tokens   int
-	Ranges   []kvcache.Range
-	Extents  []enginesock.Extent
+	Ranges   []kvcache.Range       // of the payload, for every rank
+	Extents  [][]enginesock.Extent // by rank
 	Blocks   [][]int
 }
 
-// Meta is what a step's scheduler tells its workers.
+// Meta is what a step's scheduler tells its workers. Every rank gets all of it and
+// takes what is its own.
 type Meta struct {
 	Stores []Store
 	Loads  []Load
 }
 
-// LoadResult is a rank's report.
+// Empty reports whether there is nothing to do.
+func (m Meta) Empty() bool { return len(m.Stores)+len(m.Loads) == 0 }
+
+// LoadResult is a report of how a request's load ended.
 type LoadResult struct {
 	Request string
 	OK      bool

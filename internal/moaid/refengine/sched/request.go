@@ -29,6 +29,7 @@ type Params struct {
 	Seed        uint64
 	HashLogits  bool
 	Transfer    *TransferParams
+	Replica     *int // data-parallel replica that must answer; nil for any
 }
 
 // Reason says why a request ended.

@@ -11,7 +11,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/metrics"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/transformer"
 )
 
 // Config sizes a scheduler.
@@ -24,13 +23,12 @@ type Config struct {
 
 // Scheduler runs requests. All but Submit, Abort, Wake and Stats belong to Run.
 type Scheduler struct {
-	cfg    Config
-	model  *transformer.Model
-	cache  *transformer.Cache
-	fp     kvcache.Fingerprint
-	conn   Connector // nil without one
-	worker Worker
-	met    *metrics.Set
+	cfg     Config
+	fp      kvcache.Fingerprint
+	workers Workers
+	conn    Connector // nil without one
+	met     *metrics.Set
+	gauges  metrics.Gauges
 
 	mu      sync.Mutex
 	inbox   []*Request
@@ -57,11 +55,13 @@ type Stats struct {
 // ErrStopped says that the engine takes no more requests.
 var ErrStopped = errors.New("the engine is stopping")
 
-// New makes a scheduler. conn and worker are both nil, or neither.
-func New(cfg Config, model *transformer.Model, cache *transformer.Cache, conn Connector, worker Worker, met *metrics.Set) *Scheduler {
-	met.BlocksTotal.Set(float64(cfg.Blocks))
-	return &Scheduler{cfg: cfg, model: model, cache: cache, fp: cache.Fingerprint(), conn: conn, worker: worker, met: met,
+// New makes a scheduler of an engine whose cache has the given format; replica is
+// its number among the engine's. conn is nil without a KV connector.
+func New(cfg Config, fp kvcache.Fingerprint, replica int, workers Workers, conn Connector, met *metrics.Set) *Scheduler {
+	s := &Scheduler{cfg: cfg, fp: fp, workers: workers, conn: conn, met: met, gauges: met.Replica(replica),
 		wake: make(chan struct{}, 1), idle: make(chan struct{}, 1), pool: newPool(cfg.Blocks), stats: Stats{BlocksFree: cfg.Blocks, BlocksTotal: cfg.Blocks}}
+	s.gauges.BlocksTotal.Set(float64(cfg.Blocks))
+	return s
 }
 
 // Fits reports why a request can never run here.
@@ -122,12 +122,38 @@ func (s *Scheduler) Idle() <-chan struct{} { return s.idle }
 // pass without an event.
 const idleCheck = 50 * time.Millisecond
 
-// Run steps until ctx ends, then ends every request with an error.
-func (s *Scheduler) Run(ctx context.Context) {
+// Run steps until ctx ends or the workers fail, which is the error, then ends every
+// request with an error.
+func (s *Scheduler) Run(ctx context.Context) error {
+	why := "the engine was stopped"
+	err := s.loop(ctx)
+	if err != nil {
+		why = "the engine has failed: " + err.Error()
+	}
+	s.mu.Lock()
+	s.stopped = true
+	inbox := s.inbox
+	s.inbox = nil
+	s.mu.Unlock()
+	for _, list := range [][]*Request{inbox, s.waiting, s.loading, s.running} {
+		for _, r := range list {
+			r.produce(func(o *Output) { o.Ended, o.Err = EndError, why })
+		}
+	}
+	return err
+}
+
+func (s *Scheduler) loop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		now := time.Now()
 		s.receive(now)
-		busy := s.step(now)
+		busy, err := s.step(now)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil // the workers are stopped together with their scheduler
+			}
+			return err
+		}
 		s.observe()
 		if busy {
 			continue
@@ -142,16 +168,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 		case <-check:
 		}
 	}
-	s.mu.Lock()
-	s.stopped = true
-	inbox := s.inbox
-	s.inbox = nil
-	s.mu.Unlock()
-	for _, list := range [][]*Request{inbox, s.waiting, s.loading, s.running} {
-		for _, r := range list {
-			r.produce(func(o *Output) { o.Ended, o.Err = EndError, "the engine was stopped" })
-		}
-	}
+	return nil
 }
 
 // receive takes in new requests, aborts, and the workers' reports.
@@ -169,10 +186,7 @@ func (s *Scheduler) receive(now time.Time) {
 	for _, r := range aborts {
 		s.abort(r)
 	}
-	if s.worker == nil {
-		return
-	}
-	for _, l := range s.worker.TakeLoads() {
+	for _, l := range s.workers.TakeLoads() {
 		s.loaded(l)
 	}
 }
@@ -235,9 +249,9 @@ func (s *Scheduler) end(r *Request, why Reason, message string) {
 }
 
 func (s *Scheduler) observe() {
-	s.met.Waiting.Set(float64(len(s.waiting) + len(s.loading)))
-	s.met.Running.Set(float64(len(s.running)))
-	s.met.BlocksFree.Set(float64(len(s.pool.free)))
+	s.gauges.Waiting.Set(float64(len(s.waiting) + len(s.loading)))
+	s.gauges.Running.Set(float64(len(s.running)))
+	s.gauges.BlocksFree.Set(float64(len(s.pool.free)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.stats.Waiting + s.stats.Running

@@ -10,26 +10,30 @@ import (
 
 // step computes one batch and reports whether there was anything to do. A step
 // without computation still carries orders to the workers.
-func (s *Scheduler) step(now time.Time) bool {
+func (s *Scheduler) step(now time.Time) (bool, error) {
 	plan := s.plan(now)
-	if s.conn == nil && len(plan) == 0 {
-		return false
-	}
 	var logits [][]float32
 	if len(plan) > 0 {
 		began := time.Now()
-		logits = s.model.Forward(s.cache, chunks(plan))
+		var err error
+		if logits, err = s.workers.Compute(chunks(plan)); err != nil {
+			return false, err
+		}
 		took := time.Since(began)
 		s.met.StepSeconds.Observe(took.Seconds())
 		s.steps.add(took)
 	}
 	if s.conn != nil {
-		s.worker.Step(s.conn.BuildMeta(plan))
+		if m := s.conn.BuildMeta(plan); !m.Empty() {
+			if err := s.workers.Orders(m); err != nil {
+				return false, err
+			}
+		}
 	}
 	for i, p := range plan {
 		s.advance(p, logits[i])
 	}
-	return len(plan) > 0
+	return len(plan) > 0, nil
 }
 
 func chunks(plan []Scheduled) []transformer.Chunk {
@@ -163,7 +167,7 @@ func (s *Scheduler) advance(p Scheduled, logits []float32) {
 	s.met.PromptComputed.Add(float64(r.promptLeft(p.To - p.From)))
 	r.computed = p.To
 	r.tables.slide(s.pool, r.computed)
-	if logits == nil {
+	if len(logits) == 0 {
 		return
 	}
 	token := sample(logits, r.Params.Temperature, r.Params.Seed, r.generated())
