@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -157,7 +158,7 @@ func (e *Engines) transfer(d *Daemon, here, id string, decode api.Engine, source
 		sent.BytesExpected, sent.BytesMoved, got.BytesExpected, got.BytesMoved = n, n, n, n
 	}
 	if from := d.net.find(node); from != nil {
-		v := from.verdict(name, decode.Fingerprint)
+		v := from.verdict(api.PeerEngine{Node: node, Engine: name}, api.PeerEngine{Node: here, Engine: decode.Name}, decode.Fingerprint)
 		if sent.Conversion = v.Conversion(); v.Class == kvcompat.Lossy {
 			sent.ValuesRounded = lost
 		}
@@ -165,17 +166,19 @@ func (e *Engines) transfer(d *Daemon, here, id string, decode api.Engine, source
 	return sent, got
 }
 
-// verdict is what the daemon says of sending KV of its engine in another's format,
-// under what any of its pairs allows.
-func (d *Daemon) verdict(engine string, to kvcache.Fingerprint) kvcompat.Verdict {
+// verdict is what the daemon says of sending KV of its engine to another one, which
+// keeps it as to says: what every pair that joins them allows is allowed.
+func (d *Daemon) verdict(prefill, decode api.PeerEngine, to kvcache.Fingerprint) kvcompat.Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var o kvcompat.Options
+	o := kvcompat.Options{AllowLossy: true, AllowReleases: true}
 	for _, p := range d.pairs {
-		o.AllowLossy = o.AllowLossy || p.AllowLossy
-		o.AllowReleases = o.AllowReleases || p.AllowReleases
+		if slices.Contains(p.Prefill, prefill) && slices.Contains(p.Decode, decode) {
+			o.AllowLossy = o.AllowLossy && p.AllowLossy
+			o.AllowReleases = o.AllowReleases && p.AllowReleases
+		}
 	}
-	return kvcompat.Check(d.engines[engine].Fingerprint, to, o)
+	return kvcompat.Check(d.engines[prefill.Engine].Fingerprint, to, o)
 }
 
 func tokensOf(prompt string, n int) []int {

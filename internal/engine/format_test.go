@@ -2,8 +2,10 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"pgregory.net/rapid"
 
@@ -50,6 +52,19 @@ func TestFormatsAreReadBack(t *testing.T) {
 			if slices.Contains(c.null, name) && !o.IsNull() {
 				t.Errorf("%s: %s is %v", c.name, name, o)
 			}
+		}
+	}
+}
+
+func TestEveryModelIsDescribed(t *testing.T) {
+	t.Parallel()
+	id, ok := modelAttribute().(schema.SingleNestedAttribute)
+	if !ok {
+		t.Fatal("model is no object")
+	}
+	for _, name := range refmodel.Names() {
+		if !strings.Contains(id.Attributes["id"].GetMarkdownDescription(), "`"+name+"`") {
+			t.Errorf("the description of model.id does not name %s", name)
 		}
 	}
 }

@@ -58,7 +58,8 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			},
 			"allow_lossy": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Lets KV be converted although values change, such as from bf16 to fp8. The plan warns of what is lost, and every changed value is counted. Default `false`.",
+				MarkdownDescription: "Lets KV be converted although values change, such as from bf16 to fp8. The plan warns of what is lost, and every changed value is counted. " +
+					"Where several pairs join the same engines, all of them must allow it. Default `false`.",
 			},
 			"allow_releases": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
@@ -67,5 +68,26 @@ func TestRefusals(t *testing.T) {
 		if len(fs) != 1 || fs[0].path().String() != "prefill[1]" || !strings.Contains(fs[0].detail, "h100-1/p1 writes cannot be read by mi300x-0/d0") || !strings.Contains(fs[0].detail, "model") {
 			t.Errorf("options known %v: got %+v", known, fs)
 		}
+	}
+}
+
+// The presets of the two vendors convert exactly one way, and lose a value the other.
+func TestPresetsAcrossVendors(t *testing.T) {
+	t.Parallel()
+	of := func(preset string) engines.Spec {
+		return engines.Spec{Model: engines.Model{ID: "moai/reciting"}, Preset: preset}
+	}
+	p := good()
+	p.prefill, p.decode = []engineref.Ref{refOf("h100-0", "p0", engines.RolePrefill, of("h100"))}, []engineref.Ref{refOf("mi300x-0", "d0", engines.RoleDecode, of("mi300x"))}
+	if cs, ok := p.crossings(); !ok || cs[0].verdict.Class != kvcompat.Exact || len(p.faults()) > 0 || !strings.Contains(cs[0].what(), "fp8_e4m3fn → fp8_e4m3fnuz") {
+		t.Errorf("h100 to mi300x: %+v, %v", cs, p.faults())
+	}
+	p.prefill, p.decode = []engineref.Ref{refOf("h100-0", "p0", engines.RolePrefill, of("mi300x"))}, []engineref.Ref{refOf("mi300x-0", "d0", engines.RoleDecode, of("h100"))}
+	if fs := p.faults(); len(fs) != 1 || !strings.Contains(fs[0].detail, "allow_lossy = true") {
+		t.Errorf("mi300x to h100: %+v", fs)
+	}
+	p.options.AllowLossy = true
+	if cs, ok := p.crossings(); !ok || len(p.faults()) > 0 || !strings.Contains(lossText(cs), "storage.dtype fp8_e4m3fnuz → fp8_e4m3fn: ±240") {
+		t.Errorf("mi300x to h100, allowed: %+v", cs)
 	}
 }
