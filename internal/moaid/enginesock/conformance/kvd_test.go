@@ -76,8 +76,14 @@ func TestPythonClient(t *testing.T) {
 	conformance.Run(t, harness, func(t testing.TB) conformance.Factory { return conformance.PythonClient(t, interpreter, script) })
 }
 
-// Each session is a Python process of its own, as the scheduler and the workers
-// of an engine with several ranks are.
+// A scheduler and two workers on both sides are six Python processes, as those
+// of an engine with two ranks are three.
 func TestPythonProcesses(t *testing.T) {
-	conformance.RunRanks(t, harness, conformance.PythonProcesses(python(t), script), conformance.FormatNamed(t, "TP2"))
+	conformance.RunFormat(t, harness, conformance.PythonProcesses(t, 6, python(t), script), conformance.FormatNamed(t, "TP2"))
+}
+
+func TestPythonExamples(t *testing.T) {
+	if out, err := exec.CommandContext(t.Context(), python(t), "-B", "-m", "doctest", script).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

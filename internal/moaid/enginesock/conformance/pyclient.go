@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +24,15 @@ func PythonClient(t testing.TB, python, script string) Factory {
 	return func(testing.TB) Client { return p.client() }
 }
 
-// PythonProcesses is a Factory of clients that are a Python process each.
-func PythonProcesses(python, script string) Factory {
-	return func(t testing.TB) Client { return startPython(t, python, script).client() }
+// PythonProcesses gives a Factory of clients in n Python processes: any n that
+// are made one after the other are a process each.
+func PythonProcesses(t testing.TB, n int, python, script string) Factory {
+	all := make([]*pyProcess, n)
+	for i := range all {
+		all[i] = startPython(t, python, script)
+	}
+	var made atomic.Int64
+	return func(testing.TB) Client { return all[made.Add(1)%int64(n)].client() }
 }
 
 // startPython runs script until the test's end.

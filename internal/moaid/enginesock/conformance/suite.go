@@ -89,12 +89,6 @@ func RunFormat(t *testing.T, h Harness, f Factory, format Format) {
 	})
 }
 
-// RunRanks is the part of RunFormat that is about ranks: for clients that are
-// dear to make.
-func RunRanks(t *testing.T, h Harness, f Factory, format Format) {
-	runCases(t, h(t, format.options(false)), f, format, rankCases)
-}
-
 func runCases(t *testing.T, pair Pair, f Factory, format Format, all []testCase) {
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) { c.run(t, newEnv(t, pair, f, format)) })

@@ -109,17 +109,27 @@ class Session:
         return answer
 
     def views(self, extents, ranges):
-        """Where payload ranges of this rank lie: pairs of a payload offset and the arena's memory from there on."""
+        """Where payload ranges of this rank lie: pairs of a payload offset and the arena's memory from there on.
+
+        >>> s = Session()
+        >>> s.mem = bytearray(b"..abc.....defghi")
+        >>> extents = [{"offset": 2, "length": 3}, {"offset": 10, "length": 6}]
+        >>> ranges = [{"offset": 0, "length": 2}, {"offset": 64, "length": 4}, {"offset": 96, "length": 3}]
+        >>> [(at, bytes(memory)) for at, memory in s.views(extents, ranges)]
+        [(0, b'ab'), (64, b'c'), (65, b'def'), (96, b'ghi')]
+        >>> list(s.views([], []))
+        []
+        """
         extents, memory = iter(extents), memoryview(b"")
         for r in ranges:
-            offset, left = r["offset"], r["length"]
+            at, left = r["offset"], r["length"]
             while left:
                 if not memory:
                     x = next(extents)
                     memory = memoryview(self.mem)[x["offset"]:x["offset"] + x["length"]]
                 part, memory = memory[:left], memory[left:]
-                yield offset, part
-                offset, left = offset + len(part), left - len(part)
+                yield at, part
+                at, left = at + len(part), left - len(part)
 
     def adopt(self):
         return self.request("adopt", fd=self.fd, arena=self.arena, bytes=len(self.mem))[0]
