@@ -102,11 +102,16 @@ func (l *Lab) Build(ctx context.Context) (string, error) {
 	if err := ensureTools(ctx, l.say); err != nil {
 		return "", err
 	}
+	return image.Ensure(ctx, l.images(), recipe(), image.AsRoot, l.say)
+}
+
+// recipe is that of the hosts' image on this machine.
+func recipe() image.Recipe {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		release = nil // not Debian, then
 	}
-	return image.Ensure(ctx, filepath.Join(l.base, "images"), image.DefaultRecipe(image.Suite(string(release)), runtime.GOARCH), l.say)
+	return image.DefaultRecipe(image.Suite(string(release)), runtime.GOARCH)
 }
 
 // Machine is the named host of the lab.

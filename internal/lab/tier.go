@@ -25,6 +25,11 @@ type Tier struct {
 	Available func(context.Context) error
 	// Open finds out what is known of a lab of this tier. It changes nothing.
 	Open func(Config) (Driver, error)
+	// Enter returns what is put before this program to run one of its words where the tier's hosts are, or nothing where that is
+	// here. nil: always here.
+	Enter func(ctx context.Context, c Config, word string) ([]string, error)
+	// Leave takes away that place, from outside, once the lab is down. nil where Enter is.
+	Leave func(context.Context, Config) error
 }
 
 // Driver is one lab: what can be done with it, whatever its hosts are made of. It need not be up.
@@ -63,7 +68,7 @@ type MissingError struct{ What string }
 func (e *MissingError) Error() string { return e.What }
 
 // Tiers lists the tiers, best first: the more a host is like a real one, the better.
-func Tiers() []Tier { return []Tier{tierN(), tierG()} }
+func Tiers() []Tier { return []Tier{tierN(), tierNR(), tierG()} }
 
 // Refusal is a tier that was not taken, and why.
 type Refusal struct {
@@ -90,7 +95,11 @@ func (c Choice) String() string {
 // Choose decides the tier of a lab. A lab that is there keeps its tier; otherwise it is the one that TierVariable names,
 // or the first of Tiers that this machine can do. A *MissingError lists why none can be.
 func Choose(ctx context.Context, c Config) (Choice, error) {
-	return choose(ctx, Tiers(), recordedTier(c), os.Getenv(TierVariable))
+	recorded := recordedTier(c)
+	if recorded == "" && c.place().Inside() {
+		recorded = TierNR
+	}
+	return choose(ctx, Tiers(), recorded, os.Getenv(TierVariable))
 }
 
 func choose(ctx context.Context, tiers []Tier, recorded, forced string) (Choice, error) {
@@ -152,6 +161,14 @@ func DefaultDir() string {
 		return fmt.Sprintf("/var/tmp/moai-lab-%d", uid)
 	}
 	return "/var/tmp/moai-lab"
+}
+
+// Dir is where labs have their state: what MOAI_LAB_DIR names, or DefaultDir.
+func Dir() string {
+	if d := os.Getenv("MOAI_LAB_DIR"); d != "" {
+		return d
+	}
+	return DefaultDir()
 }
 
 // onLinux is what all tiers need.

@@ -17,9 +17,28 @@ import (
 // Path is where the image of a recipe lies under the folder of images.
 func Path(images string, r Recipe) string { return filepath.Join(images, r.ID()) }
 
+// Way is how the files of an image are made and taken away.
+type Way struct {
+	// Make makes the recipe's packages into the folder target. sources are files of package sources, options those of apt.
+	Make   func(ctx context.Context, r Recipe, target string, sources, options []string) error
+	Remove func(ctx context.Context, dir string) error
+}
+
+// AsRoot is the way of root.
+var AsRoot = Way{
+	Make: func(ctx context.Context, r Recipe, target string, sources, options []string) error {
+		// Namespaces of its own: nothing that the build mounts or starts can outlive it.
+		args := append([]string{"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--"},
+			r.Command(target, sources, options)...)
+		_, err := program.Run(ctx, program.Command{Args: args})
+		return err
+	},
+	Remove: func(_ context.Context, dir string) error { return tree.Remove(dir) },
+}
+
 // Ensure returns the path of the recipe's image and builds it when it is not there. say is told before a build.
 // An image appears under its name only when it is complete.
-func Ensure(ctx context.Context, images string, r Recipe, say func(string, ...any)) (string, error) {
+func Ensure(ctx context.Context, images string, r Recipe, way Way, say func(string, ...any)) (string, error) {
 	target := Path(images, r)
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return "", fmt.Errorf("image folder: %w", err)
@@ -42,7 +61,7 @@ func Ensure(ctx context.Context, images string, r Recipe, say func(string, ...an
 		return "", err
 	}
 	for _, dir := range left { // of a build that was killed; the lock says that none is running
-		if err := tree.Remove(dir); err != nil {
+		if err := way.Remove(ctx, dir); err != nil {
 			return "", fmt.Errorf("remove an unfinished image: %w", err)
 		}
 	}
@@ -52,10 +71,7 @@ func Ensure(ctx context.Context, images string, r Recipe, say func(string, ...an
 	if err != nil {
 		return "", err
 	}
-	// Namespaces of its own: nothing that the build mounts or starts can outlive it.
-	args := append([]string{"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--"},
-		r.Command(work, sources, options)...)
-	if _, err := program.Run(ctx, program.Command{Args: args}); err != nil {
+	if err := way.Make(ctx, r, work, sources, options); err != nil {
 		return "", fmt.Errorf("build the host image: %w", err)
 	}
 	if err := finish(work, r); err != nil {

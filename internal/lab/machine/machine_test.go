@@ -42,15 +42,15 @@ func TestCommands(t *testing.T) {
 }
 
 func TestIsFirst(t *testing.T) {
-	for status, want := range map[string]bool{
-		"Name:\tsystemd\nNSpid:\t912\t1\n":  true,
-		"Name:\tsshd\nNSpid:\t913\t44\n":    false,
-		"Name:\tsystemd\nNSpid:\t1\n":       false, // ours
-		"Name:\tinit\nNSpid:\t914\t50\t1\n": false, // of a container inside the host
-		"Name:\tx\n":                        false,
+	for status, want := range map[string][2]bool{ // where our processes are one level below /proc's, and two
+		"Name:\tsystemd\nNSpid:\t912\t1\n":     {true, false},
+		"Name:\tsshd\nNSpid:\t913\t44\n":       {false, false},
+		"Name:\tsystemd\nNSpid:\t1\n":          {false, false}, // ours
+		"Name:\tsystemd\nNSpid:\t914\t50\t1\n": {false, true},  // a container's inside the host; the host's
+		"Name:\tx\n":                           {false, false},
 	} {
-		if isFirst(status) != want {
-			t.Errorf("isFirst(%q) is not %v", status, want)
+		if got := [2]bool{isFirst(status, 2), isFirst(status, 3)}; got != want {
+			t.Errorf("isFirst(%q) is %v, want %v", status, got, want)
 		}
 	}
 }

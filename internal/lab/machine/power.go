@@ -38,7 +38,7 @@ func (m *Machine) Start(ctx context.Context) error {
 	args := keeperCommand(m.Plan.HostNamespace(m.Host.Name), m.Group.box().dir, spawnCommand(m.Plan, m.Host, m.Root()))
 	// Not bound to ctx: the host goes on when the command that started it ends.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...)
-	cmd.Dir, cmd.Env = "/", spawnEnv
+	cmd.Dir, cmd.Env = "/", keeperEnv()
 	cmd.Stdout, cmd.Stderr = console, console
 	// Born in its cgroup: there is no moment in which killing the cgroup would miss it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())}
@@ -73,22 +73,26 @@ func (m *Machine) freeze(on bool) error {
 
 // Leader is the process id, on this machine, of the host's process 1.
 func (m *Machine) Leader() (int, error) {
+	depth := 2 // ours and the host's
+	if nested() {
+		depth = 3
+	}
 	for _, pid := range m.Group.box().processes() {
 		status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-		if err == nil && isFirst(string(status)) {
+		if err == nil && isFirst(string(status), depth) {
 			return pid, nil
 		}
 	}
 	return 0, fmt.Errorf("host %s is off", m.Host.Name)
 }
 
-// isFirst reports whether a process is the first one of a process namespace inside ours. status is the text of its
-// /proc/PID/status.
-func isFirst(status string) bool {
+// isFirst reports whether a process is the first one of a process namespace and known in so many, the one that /proc belongs
+// to included. status is the text of its /proc/PID/status.
+func isFirst(status string, depth int) bool {
 	for line := range strings.Lines(status) {
 		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			f := strings.Fields(ids)
-			return len(f) == 2 && f[1] == "1"
+			return len(f) == depth && f[depth-1] == "1"
 		}
 	}
 	return false

@@ -5,6 +5,9 @@ package machine
 import (
 	_ "embed"
 	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/network"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
@@ -33,6 +36,24 @@ func spawnCommand(p plan.Plan, h plan.Host, root string) []string {
 		"--register=no", "--keep-unit", // no machined, D-Bus or systemd needed on the machine
 		"--capability=CAP_NET_ADMIN,CAP_IPC_LOCK,CAP_SYSLOG",
 		"--link-journal=no", "--resolv-conf=off", "--timezone=off")
+}
+
+// ownProcesses is put before the command that boots a host where this machine's process 1 is not ours to look at, as in a
+// user namespace: nspawn reads limits and controllers off process 1, and gets a process namespace in which it is that itself.
+var ownProcesses = "unshare --pid --fork --kill-child --mount-proc --"
+
+// nested reports whether hosts get a process namespace more than their own, by ownProcesses.
+func nested() bool {
+	var limit unix.Rlimit
+	return unix.Prlimit(1, unix.RLIMIT_NPROC, nil, &limit) != nil
+}
+
+// keeperEnv is the environment of the keeper.
+func keeperEnv() []string {
+	if nested() {
+		return append(slices.Clip(spawnEnv), "OWN_PROCESSES="+ownProcesses)
+	}
+	return spawnEnv
 }
 
 // keeperCommand renders the keeper for a boot command. box is the cgroup in which the host runs.

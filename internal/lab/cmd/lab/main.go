@@ -95,21 +95,26 @@ func run(ctx context.Context, args []string) error {
 	case "diff":
 		return diff(args)
 	}
-	c := lab.Config{Dir: getenv("MOAI_LAB_DIR", lab.DefaultDir()), Name: getenv("MOAI_LAB_NAME", "moai"), Say: say}
+	c := lab.Config{Dir: lab.Dir(), Name: getenv("MOAI_LAB_NAME", "moai"), Say: say}
 	switch verb {
 	case "status", "env", "ssh", "exec", "snapshot":
-		l, _, err := open(ctx, c)
+		l, _, err := open(ctx, c, verb)
 		if err != nil {
 			return err
 		}
 		return look(ctx, l, c.Name, verb, args)
+	}
+	if verb == "down" {
+		if done, err := downElsewhere(ctx, c); done || err != nil {
+			return err
+		}
 	}
 	unlock, err := c.Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	l, choice, err := open(ctx, c)
+	l, choice, err := open(ctx, c, verb)
 	if err != nil {
 		return err
 	}
@@ -124,14 +129,67 @@ func run(ctx context.Context, args []string) error {
 	return change(ctx, l, c.Name, verb, args)
 }
 
-// open opens the lab as what it is, or as what it would be.
-func open(ctx context.Context, c lab.Config) (lab.Driver, lab.Choice, error) {
+// open opens the lab as what it is, or as what it would be. It does not return where the word is one for this program in
+// another place.
+func open(ctx context.Context, c lab.Config, verb string) (lab.Driver, lab.Choice, error) {
 	choice, err := lab.Choose(ctx, c)
 	if err != nil {
 		return nil, choice, err
 	}
+	if choice.Enter != nil {
+		enter, err := choice.Enter(ctx, c, verb)
+		if err != nil {
+			return nil, choice, err
+		}
+		if len(enter) > 0 {
+			argv, err := again(enter)
+			if err != nil {
+				return nil, choice, err
+			}
+			return nil, choice, become(argv)
+		}
+	}
 	l, err := choice.Open(c)
 	return l, choice, err
+}
+
+// again is this program with its arguments, behind what leads to another place.
+func again(enter []string) ([]string, error) {
+	self, err := os.Executable()
+	return slices.Concat(enter, []string{self}, os.Args[1:]), err
+}
+
+// downElsewhere ends a lab whose hosts are in another place, and then the place. It reports whether the lab was such a one.
+func downElsewhere(ctx context.Context, c lab.Config) (bool, error) {
+	choice, err := lab.Choose(ctx, c)
+	if err != nil || choice.Leave == nil {
+		return false, err
+	}
+	enter, err := choice.Enter(ctx, c, "down")
+	switch {
+	case errors.Is(err, lab.ErrGone):
+	case err != nil:
+		return false, err
+	case len(enter) == 0: // this is the place
+		return false, nil
+	default:
+		argv, err := again(enter)
+		if err != nil {
+			return false, err
+		}
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // this program again
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		if err := cmd.Run(); err != nil {
+			return true, err
+		}
+	}
+	unlock, err := c.Lock()
+	if err != nil {
+		return true, err
+	}
+	defer unlock()
+	return true, choice.Leave(ctx, c)
 }
 
 // look runs the commands that change nothing of the lab.
@@ -151,13 +209,17 @@ func look(ctx context.Context, l lab.Driver, name, verb string, args []string) e
 	if err != nil {
 		return err
 	}
+	enter := e.Enter
+	if inside, ok := l.(interface{ Here() []string }); ok { // Enter leads to this program, which is already where it leads to
+		enter = inside.Here()
+	}
 	if verb == "exec" {
-		return become(slices.Concat(e.Enter, args))
+		return become(slices.Concat(enter, args))
 	}
 	if _, ok := e.Hosts[args[0]]; !ok {
 		return fmt.Errorf("lab %s has no host %q; it has %s", name, args[0], strings.Join(slices.Sorted(maps.Keys(e.Hosts)), ", "))
 	}
-	return become(slices.Concat(e.Enter, []string{"ssh", "-F", e.SSHConfig}, args))
+	return become(slices.Concat(enter, []string{"ssh", "-F", e.SSHConfig}, args))
 }
 
 // change runs the commands that change the lab; the lab is locked.
