@@ -5,7 +5,8 @@
 // # Tiers
 //
 // A tier is a way to make hosts; all tiers are a Driver and answer to the same commands. Tier N makes hosts with
-// systemd-nspawn, as root. Choose says which tier a lab is, or would be, and why no better one.
+// systemd-nspawn, as root. Tier NR makes the same hosts with the same code for an ordinary user: this program enters namespaces
+// of that user's own first (package rootless), and is root there. Choose says which tier a lab is, or would be, and why no better one.
 //
 // # Layout
 //
@@ -41,5 +42,8 @@
 //     Up and Down work from any half state. What belongs to the lab is known by name, so nothing else is touched:
 //     cgroup moai-lab-NAME, namespaces NAME-*, mounts under labs/NAME. A lab's name has no dash, so no lab's prefix is
 //     another's.
+//   - nspawn reads limits and controllers off process 1. Where that is not ours to look at (tier NR), each host's nspawn is
+//     process 1 of a process namespace of its own, and hosts' processes are one level further down.
+//   - Tier NR builds the image outside, where there is a network, and boots hosts inside, where there is none.
 //   - A folder is deleted only when nothing is mounted below it.
 package lab
