@@ -176,3 +176,18 @@ func read(t *testing.T, dir string) map[string]string {
 	}
 	return out
 }
+
+// TestFormatsPageIsUpToDate: the guide is what the code says. tfplugindocs copies
+// guides as they are.
+func TestFormatsPageIsUpToDate(t *testing.T) {
+	want, err := formatsPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"templates", "docs"} {
+		got, err := os.ReadFile(filepath.Join("..", "..", dir, filepath.FromSlash(formatsGuide)))
+		if err != nil || string(got) != want {
+			t.Errorf("%s/%s is out of date (%v): run go run ./internal/gate generate", dir, formatsGuide, err)
+		}
+	}
+}

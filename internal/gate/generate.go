@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// generate renders docs from the provider's schema, templates and examples.
+// generate renders docs from the provider's schema, templates, examples and the
+// code of KV formats.
 func (r repo) generate(ctx context.Context, check bool) error {
 	before, err := pages(filepath.Join(r.root, "docs"))
 	if err != nil {
@@ -18,6 +19,9 @@ func (r repo) generate(ctx context.Context, check bool) error {
 	}
 	bin := filepath.Join(r.root, "bin", "tfplugindocs")
 	if err := r.exec(ctx, "tools/tfplugindocs", "go", "build", "-o", bin, "github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs"); err != nil {
+		return err
+	}
+	if err := r.writeFormats(); err != nil {
 		return err
 	}
 	if err := r.render(ctx, bin); err != nil {

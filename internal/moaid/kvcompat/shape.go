@@ -62,12 +62,12 @@ func (c *comparison) groups() {
 		a, b := &c.p.Groups[pairs[l][0]], &c.d.Groups[pairs[l][1]]
 		sliding := [2]bool{a.Kind == kvcache.GroupSliding, b.Kind == kvcache.GroupSliding}
 		switch {
-		case a.Heads != b.Heads || a.KeyDim != b.KeyDim || a.ValueDim != b.ValueDim:
-			refuse(l, "layers have other heads or dimensions", sameModel)
 		case (a.Kind == kvcache.GroupLatent) != (b.Kind == kvcache.GroupLatent):
 			refuse(l, "one engine keeps latent vectors where the other keeps K and V", "Use multi-head latent attention on both engines, or on none (VLLM_MLA_DISABLE)")
+		case a.Heads != b.Heads || a.KeyDim != b.KeyDim || a.ValueDim != b.ValueDim:
+			refuse(l, "layers have other heads or dimensions", sameModel)
 		case sliding[0] && !sliding[1]:
-			refuse(l, "the decode engine keeps every token where the prefill engine has only the last ones", "Turn the hybrid KV cache manager on on both engines, or off on both (it is off on the decode engine)")
+			refuse(l, "the decode engine keeps every token where the prefill engine has only the last ones", "Turn the hybrid KV cache manager on for the decode engine too, or off for both")
 		case sliding[0] && a.Window != b.Window:
 			refuse(l, "windows differ", sameModel)
 		case !sliding[0] && sliding[1]:

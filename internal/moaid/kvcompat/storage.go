@@ -131,7 +131,7 @@ func (c *comparison) scales() bool {
 func (c *comparison) elements() {
 	p, d := &c.p.Storage, &c.d.Storage
 	if p.DType != d.DType && (p.DType == kvcache.FP8E5M2 || d.DType == kvcache.FP8E5M2) {
-		c.refuse("storage.dtype", string(p.DType), string(d.DType), "fp8_e5m2 is not converted: what it lacks in precision would pass for the other's", "Use the same kv_cache.dtype on both engines")
+		c.refuse("storage.dtype", string(p.DType), string(d.DType), "fp8_e5m2 is only moved as it is", "Use the same kv_cache.dtype on both engines")
 		return
 	}
 	recoder, err := element.NewRecoder(p.DType, d.DType, convert.Factor(p.Scales, d.Scales))
@@ -147,7 +147,9 @@ func (c *comparison) elements() {
 		if p.DType != d.DType {
 			class, note = Exact, "the engines multiply elements by factors of which one is twice the other"
 		}
-		c.convert("storage.scales", describeScales(p.Scales), describeScales(d.Scales), class, note)
+		from, to := p.Scales, d.Scales
+		from.Hash, to.Hash = "", "" // they are the same
+		c.convert("storage.scales", describeScales(from), describeScales(to), class, note)
 	}
 }
 
