@@ -15,6 +15,17 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
+// mainVariable makes the test's program the lab program.
+const mainVariable = "MOAI_LAB_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainVariable) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 // TestLabRootless runs the lab program as an ordinary user: the hosts of tier NR boot, reboot, stop and vanish, and nothing
 // of them is left. It runs where such a user calls it; root has tier N, and its tests.
 func TestLabRootless(t *testing.T) {
@@ -29,10 +40,11 @@ func TestLabRootless(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	bin := filepath.Join(t.TempDir(), "lab")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	bin, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Setenv(mainVariable, "1")
 	dir := lab.DefaultDir() // images are shared
 	const name = "nrtest"
 	run := func(args ...string) (string, error) {
@@ -54,7 +66,7 @@ func TestLabRootless(t *testing.T) {
 	}
 	must("down") // of a run that was killed
 	t.Cleanup(func() { _, _ = run("down") })
-	must("up", "--hosts", "gateway,h100-0", "--disk", "256m")
+	must("up", "--hosts", "gateway,h100-0", "--disk", "256m", "--moaid-lab", "/bin/true") // no engine runs here
 	if out := must("ssh", "h100-0", "hostname; systemctl is-system-running; sudo -n id -u"); out != "h100-0\nrunning\n0\n" {
 		t.Errorf("the host says %q", out)
 	}
