@@ -117,7 +117,10 @@ func TestLab(t *testing.T) {
 	if err := r.tf.Init(ctx); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("an apply that is killed", r.killedApply)
+	t.Run("faulty hosts", r.faultyHosts)
+	for _, kind := range []string{"moai_node", "moai_kv_link", "moai_engine", "moai_pd_pair", "moai_router"} {
+		t.Run("an apply that is killed while it creates "+kind, func(t *testing.T) { r.killedApply(t, kind) })
+	}
 	t.Run("main job", func(t *testing.T) {
 		out := strings.TrimSpace(r.demo(ctx, t, "up"))
 		var report Report
@@ -152,9 +155,10 @@ func (r *labRun) hostOperations(t *testing.T) {
 	}
 }
 
-// killedApply ends CLI and provider with SIGKILL in the middle of an apply. The
-// state may then know less than the hosts have; the next apply must end right.
-func (r *labRun) killedApply(t *testing.T) {
+// killedApply ends CLI and provider with SIGKILL while a resource of a kind is
+// created. The state may then know less than the hosts have; the next apply must
+// end right.
+func (r *labRun) killedApply(t *testing.T, kind string) {
 	argv := r.tf.argv("apply", "-input=false", "-no-color", "-auto-approve")
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = r.tf.dir(), CLIEnv(r.d.WS.CLIConfig())
@@ -170,7 +174,7 @@ func (r *labRun) killedApply(t *testing.T) {
 	killed := false
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {
-		if !killed && strings.Contains(lines.Text(), "moai_engine.") && strings.Contains(lines.Text(), "Creating...") {
+		if !killed && strings.HasPrefix(lines.Text(), kind+".") && strings.Contains(lines.Text(), ": Creating...") {
 			if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +182,7 @@ func (r *labRun) killedApply(t *testing.T) {
 		}
 	}
 	if err := cmd.Wait(); err == nil || !killed {
-		t.Fatalf("the apply was not killed in the middle (killed %v, ended %v)", killed, err)
+		t.Fatalf("the apply was not killed while it created a %s (killed %v, ended %v)", kind, killed, err)
 	}
 }
 
