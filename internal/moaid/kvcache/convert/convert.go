@@ -35,6 +35,7 @@ type Converter struct {
 	identity bool
 	whole    bool // pages move whole: the positions of their elements are not known
 	recoder  *element.Recoder
+	bytes    [256]byte   // what recoder makes of elements of one byte, where that is one byte
 	groups   []groupPlan // by destination group
 }
 
@@ -71,6 +72,12 @@ func New(src, dst kvcache.Fingerprint) (*Converter, error) {
 		return nil, err
 	}
 	c := &Converter{src: src, dst: dst, recoder: recoder, whole: opaque(&src.Storage) || opaque(&dst.Storage)}
+	if recoder != nil && src.Storage.DType.Size() == 1 {
+		for code := range c.bytes {
+			to, _ := recoder.Recode(uint32(code))
+			c.bytes[code] = byte(to)
+		}
+	}
 	if c.whole && src.Storage != dst.Storage {
 		return nil, fmt.Errorf("pages of %s as %s can only be copied whole, to a cache that stores the same", src.Storage.DType, src.Storage.Packing)
 	}

@@ -110,11 +110,17 @@ func (f *filler) row(out []byte, dst []int, in []byte, src []int) Count {
 
 // byteRow is row where both sides have neighbouring elements of one byte.
 func (f *filler) byteRow(out, in []byte) Count {
-	codes, exact := f.recoder.Tables()
-	codes, exact = codes[:256], exact[:256]
+	in = in[:len(out)]
+	for i, c := range in {
+		out[i] = f.bytes[c]
+	}
+	if !f.recoder.Clips() && !f.recoder.Rounds() {
+		return Count{}
+	}
+	_, exact := f.recoder.Tables()
+	exact = exact[:256]
 	var clipped, rounded int64
-	for i, c := range in[:len(out)] {
-		out[i] = byte(codes[c])
+	for _, c := range in {
 		clipped += int64(exact[c] >> 1)
 		rounded += int64(exact[c] & 1)
 	}
