@@ -42,8 +42,8 @@ type Config struct {
 	KVHeads     int     `json:"kv_heads"` // divides Heads; 1 with latent attention
 	HeadDim     int     `json:"head_dim"` // with latent attention that of values, and of queries without their position
 	FFN         int     `json:"ffn"`      // inner size of the feed-forward part, or of each expert
-	Windows     []int   `json:"windows"` // a layer; 0 keeps and sees all tokens, n the last n, itself included
-	Lags        []int   `json:"lags"`    // a layer, of reciting weights; empty otherwise
+	Windows     []int   `json:"windows"`  // a layer; 0 keeps and sees all tokens, n the last n, itself included
+	Lags        []int   `json:"lags"`     // a layer, of reciting weights; empty otherwise
 	Vocab       int     `json:"vocab"`
 	RopeBase    float64 `json:"rope_base"`
 	MaxPosition int     `json:"max_position"` // tokens of prompt and answer together

@@ -66,7 +66,7 @@ func (b *pass) attend(s *scratch, l int, r span) {
 		vd = c.Latent.Dim
 	}
 	keys, values, scores, latent := s.take(0, n*kd), s.take(1, n*vd), s.take(2, n), s.take(3, vd)
-	b.cache.gather(&s.row, l, chunk.Tables, r.head, base, end, keys, values)
+	b.cache.gather(s, l, chunk.Tables, r.head, base, end, keys, values)
 	for t := r.first; t < r.last; t++ {
 		pos := b.rows[t].pos
 		from := firstSeen(c.Windows[l], pos) - base

@@ -92,58 +92,31 @@ func (c *Cache) write(layer int, tables [][]int, pos int, k, v []float32) {
 	}
 }
 
-// row is room for what one head has of one token.
-type row struct {
-	bytes  []byte
-	values []float32
-}
-
 // read decodes K or V of one head and position to dst.
-func (c *Cache) read(s *row, l *layerCache, part kvcache.Part, tables [][]int, head, pos int, dst []float32) {
+func (c *Cache) read(l *layerCache, part kvcache.Part, tables [][]int, head, pos int, dst []float32) {
 	a, codec, bs := &c.mem.part[part], &l.codec[part][head], c.fp.Storage.BlockSize
 	src := c.data[l.base+tables[l.group][pos/bs]*c.mem.block+a.head[head]+a.token[pos%bs]:]
-	if !a.row {
-		src = collect(s.bytes, src, a.dim, codec.size)
+	if a.row {
+		codec.decode(dst[:len(a.dim)], src)
+		return
 	}
-	codec.decode(dst[:len(a.dim)], src)
-}
-
-// collect puts elements side by side.
-func collect(dst, src []byte, at []int, size int) []byte {
-	dst = dst[:0]
-	switch size {
-	case 1:
-		for _, i := range at {
-			dst = append(dst, src[i])
-		}
-	case 2:
-		for _, i := range at {
-			dst = append(dst, src[i], src[i+1])
-		}
-	default:
-		for _, i := range at {
-			dst = append(dst, src[i:i+size]...)
-		}
-	}
-	return dst
+	codec.decodeAt(dst[:len(a.dim)], src, a.dim)
 }
 
 // gather reads one head's keys and values of positions first to last-1. values is
 // blocked as kernel.Attend wants it, with stride last-first; of latent vectors, values
 // are their first elements.
-func (c *Cache) gather(s *row, layer int, tables [][]int, head, first, last int, keys, values []float32) {
+func (c *Cache) gather(s *scratch, layer int, tables [][]int, head, first, last int, keys, values []float32) {
 	l := &c.layers[layer]
 	n, kd, vd := last-first, len(c.mem.part[kvcache.Key].dim), len(c.mem.part[kvcache.Value].dim)
-	if cap(s.bytes) < 4*max(kd, vd) || len(s.values) < vd {
-		s.bytes, s.values = make([]byte, 0, 4*max(kd, vd)), make([]float32, vd)
-	}
+	row := s.take(4, vd)
 	for j := range n {
 		key := keys[j*kd : (j+1)*kd]
-		c.read(s, l, kvcache.Key, tables, head, first+j, key)
+		c.read(l, kvcache.Key, tables, head, first+j, key)
 		value := key[:len(values)/n]
 		if vd > 0 {
-			value = s.values[:vd]
-			c.read(s, l, kvcache.Value, tables, head, first+j, value)
+			value = row
+			c.read(l, kvcache.Value, tables, head, first+j, value)
 		}
 		for d := 0; d < len(value); d += 8 {
 			*(*[8]float32)(values[(d/8*n+j)*8:]) = [8]float32(value[d:])

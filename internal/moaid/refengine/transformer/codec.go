@@ -80,6 +80,31 @@ func (c *codec) decode(dst []float32, src []byte) {
 	}
 }
 
+// decodeAt reads elements that lie at the given bytes.
+func (c *codec) decodeAt(dst []float32, src []byte, at []int) {
+	dst = dst[:len(at)]
+	switch {
+	case c.size == 1:
+		table := (*[256]float32)(c.table)
+		for i, p := range at {
+			dst[i] = table[src[p]]
+		}
+	case c.dtype == kvcache.BF16:
+		for i, p := range at {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[p:])) << 16)
+		}
+	case c.dtype == kvcache.FP16:
+		table := (*[1 << 16]float32)(c.table)
+		for i, p := range at {
+			dst[i] = table[binary.LittleEndian.Uint16(src[p:])]
+		}
+	default:
+		for i, p := range at {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[p:]))
+		}
+	}
+}
+
 // widen decodes four bfloat16.
 func widen(out *[4]float32, x uint64) {
 	out[0] = math.Float32frombits(uint32(x) << 16)

@@ -70,14 +70,16 @@ type pick struct {
 // choose takes the experts with the greatest scores, of equal ones the first, the
 // greatest first. Their weights are the softmax over the chosen.
 func choose(picks []pick, scores []float32) {
+	taken := make([]bool, len(scores))
 	for j := range picks {
-		best := -1
+		best := pick{expert: -1}
 		for e, x := range scores {
-			if !chosen(picks[:j], e) && (best < 0 || x > scores[best]) {
-				best = e
+			if !taken[e] && (best.expert < 0 || x > best.weight) {
+				best = pick{expert: e, weight: x}
 			}
 		}
-		picks[j] = pick{expert: best, weight: scores[best]}
+		taken[best.expert] = true
+		picks[j] = best
 	}
 	weights := make([]float32, len(picks))
 	for j, p := range picks {
@@ -87,13 +89,4 @@ func choose(picks []pick, scores []float32) {
 	for j := range picks {
 		picks[j].weight = weights[j]
 	}
-}
-
-func chosen(picks []pick, expert int) bool {
-	for _, p := range picks {
-		if p.expert == expert {
-			return true
-		}
-	}
-	return false
 }

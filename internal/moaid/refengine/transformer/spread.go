@@ -9,10 +9,7 @@ import (
 const tileRows = 64
 
 // scratch is one worker's memory, by use.
-type scratch struct {
-	bufs [5][]float32
-	row  row
-}
+type scratch struct{ bufs [5][]float32 }
 
 func (s *scratch) take(use, n int) []float32 {
 	if cap(s.bufs[use]) < n {
