@@ -26,6 +26,8 @@ type fake struct {
 	work  []*enginesock.WorkerClient
 	http  *httpEngine
 	stop  func()
+
+	dataRank, dataSize int
 }
 
 type httpEngine struct {
@@ -63,7 +65,7 @@ func (n *node) engine(name, role string, fp kvcache.Fingerprint) *fake {
 func (f *fake) start(n *node, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	h := enginesock.Hello{Version: enginesock.Version, Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.Ranks.Tensor, Fingerprint: f.fp}
+	h := enginesock.Hello{Version: enginesock.Version, Engine: name, Generation: newID(), Session: enginesock.Scheduler, World: f.fp.Ranks.Tensor, DataRank: f.dataRank, DataSize: f.dataSize, Fingerprint: f.fp}
 	path := filepath.Join(n.dir, EngineSocket)
 	f.sched = enginesock.NewScheduler(enginesock.Identity{Path: path, Hello: h}, nil, nil)
 	f.work = nil
