@@ -102,8 +102,10 @@ func (c *SchedulerClient) sendReserve(id string) {
 			case errors.Is(err, ErrDown):
 			case errors.As(err, &refused) && refused.Code == CodeNoRoom:
 				t.NoRoom = true
-			default:
+			case t.Extents == nil:
 				t.Err = err
+			case t.Ended == nil: // asked again after a session was lost, and the event with it
+				t.Ended = &Released{T: TypeReleased, ID: id, Outcome: Aborted, Reason: "it ended while there was no session: " + err.Error()}
 			}
 		}
 		c.mu.Unlock()
@@ -279,11 +281,14 @@ func (c *SchedulerClient) event(r Reply) {
 	c.notify()
 }
 
-// open repeats what the daemon may not have heard.
+// open repeats what the daemon may not have heard. What has pages is reserved
+// again too: the event that told its end may have been lost, and then that is
+// refused.
 func (c *SchedulerClient) open(_ context.Context, _ *OK, restarted bool) error {
 	c.mu.Lock()
 	var again []Request
 	var reserve []string
+	var offers []Offer
 	var withdraw []Withdraw
 	var claims []Claim
 	for id, t := range c.sends {
@@ -293,11 +298,14 @@ func (c *SchedulerClient) open(_ context.Context, _ *OK, restarted bool) error {
 			t.Ended = &Released{T: TypeReleased, ID: id, Outcome: Aborted, Reason: "the KV daemon was restarted"}
 		case t.withdraw != nil:
 			withdraw = append(withdraw, *t.withdraw)
-		case t.Extents == nil:
+			if t.Extents != nil {
+				reserve = append(reserve, id)
+			}
+		default:
 			reserve = append(reserve, id)
-		case t.offer != nil:
-			o := *t.offer
-			again = append(again, &o)
+			if t.offer != nil {
+				offers = append(offers, *t.offer)
+			}
 		}
 	}
 	for id, t := range c.claims {
@@ -324,6 +332,9 @@ func (c *SchedulerClient) open(_ context.Context, _ *OK, restarted bool) error {
 	}
 	for _, id := range reserve {
 		c.sendReserve(id)
+	}
+	for _, o := range offers {
+		c.s.start(&o, nil, func(*OK, *os.File, error) {})
 	}
 	for _, m := range claims {
 		c.sendClaim(m)

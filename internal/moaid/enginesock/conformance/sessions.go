@@ -245,6 +245,36 @@ func comesBack(t *testing.T, e *env) {
 	f.committed(0)
 }
 
+// endsWhileAway: what happens while a scheduler is away is learnt by asking
+// again, also if the event that told it was lost with the session.
+func endsWhileAway(t *testing.T, e *env) {
+	f := e.begun()
+	f.offer()
+	f.claim(0)
+	if err := f.d.sched.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.store()
+	e.reconnect(f.d.sched, f.d, enginesock.Scheduler, 0)
+	f.claim(0)
+	f.received(0)
+	if err := f.p.sched.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.load()
+	if c := event[*enginesock.Closed](e, f.d.sched, f.id); c.Outcome != enginesock.Committed {
+		t.Fatalf("decode was told %q", c.Outcome)
+	}
+	next := e.flow() // after which the other daemon knows of the end
+	e.reconnect(f.p.sched, f.p, enginesock.Scheduler, 0)
+	next.fill()
+	next.offer()
+	next.store()
+	next.claim(0)
+	next.committed(0)
+	e.refused(f.p.sched, f.reserveRequest(), enginesock.CodeConflict)
+}
+
 func adopt(t *testing.T, e *env) {
 	e.open()
 	f := e.flow()

@@ -48,6 +48,7 @@ var cases = []testCase{
 	{"SecondSchedulerReplaces", replaced},
 	{"NewGenerationEndsTheOld", newGeneration},
 	{"SameGenerationComesBack", comesBack},
+	{"EndsWhileTheSchedulerIsAway", endsWhileAway},
 }
 
 // rankCases are about what ranks do together, and hold for one rank too.
