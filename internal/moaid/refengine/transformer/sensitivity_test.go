@@ -3,6 +3,9 @@ package transformer
 import (
 	"slices"
 	"testing"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine/refmodel"
 )
 
 // decode generates from a cache in which all but the last prompt token is there.
@@ -48,37 +51,74 @@ func TestOtherWeightsInTheCacheChangeTheOutput(t *testing.T) {
 }
 
 func TestOneBitOfTheCacheChangesTheLogits(t *testing.T) {
-	r := newRig(t, "moai/seeded", 1)
-	const trials, steps = 100, 4
+	for _, c := range []struct{ model, preset string }{
+		{"moai/seeded", "default"}, {"moai/seeded", "mi300x"}, {"moai/seeded-heads", "h100"}, {"moai/latent", "h100"}, {"moai/moe", "default"},
+	} {
+		oneBit(t, c.model, c.preset)
+	}
+}
+
+// oneBit flips bits of pages, one at a time.
+func oneBit(t *testing.T, name, preset string) {
+	f, err := refmodel.LookupFormat(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := refmodel.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fp, err := model.Fingerprint(1, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const trials, each, steps = 60, 10, 3
 	rng := &random{state: 9}
 	pick := func(n int) int { return int(rng.next() % uint64(n)) }
 	changed := 0
-	for i := range trials / 10 {
-		p := prompt(uint64(i), 40+i*60)
-		per := (len(p)+steps)/64 + 1
-		c, tab := r.prefill(p, 64, per)
-		_, want := r.decode(c, tab, p, steps)
-		for range 10 {
-			group, slot, head := pick(2), pick(2), pick(2)
-			first := 0
-			if group == 1 {
-				first = max(0, len(p)-128)
+	for i := range trials / each {
+		p := prompt(uint64(i), 40+i*90)
+		tab, blocks := tablesFor(&fp, len(p)+steps)
+		r := newRanks(t, model, f, 1, blocks)
+		r.forward(Chunk{Tokens: p, Tables: tab})
+		decode := func() (logits [][]float32) {
+			next := p[len(p)-1]
+			for i := range steps {
+				lo := r.forward(Chunk{Tokens: []int{next}, Start: len(p) - 1 + i, Tables: tab, Logits: true})[0]
+				next = argmax(lo)
+				logits = append(logits, lo)
 			}
-			pos := first + pick(len(p)-1-first)
-			page := c.data[slot*c.mem.slot+tab[group][pos/64]*c.mem.block:]
-			at, bit := (head*64+pos%64)*128+pick(128), byte(1)<<pick(8)
+			return logits
+		}
+		want := decode()
+		for range each {
+			group := pick(len(fp.Groups))
+			g := fp.Groups[group]
+			first := 0
+			if g.Kind == kvcache.GroupSliding {
+				first = max(0, len(p)-g.Window)
+			}
+			slot, head, pos := pick(len(g.Layers)), pick(g.Heads), first+pick(len(p)-1-first)
+			part, dim := kvcache.Key, pick(g.KeyDim+g.ValueDim)
+			if dim >= g.KeyDim {
+				part, dim = kvcache.Value, dim-g.KeyDim
+			}
+			page, block := make([]byte, fp.PageBytes(group)), tab[group][pos/f.BlockSize]
+			r.caches[0].ReadPage(group, slot, block, page)
+			at, bit := int(fp.At(group, head, pos%f.BlockSize, part, dim))+pick(f.DType.Size()), byte(1)<<pick(8)
 			page[at] ^= bit
-			_, got := r.decode(c, tab, p, steps)
-			page[at] ^= bit
-			if !slices.EqualFunc(got, want, equalBits) {
+			r.caches[0].WritePage(group, slot, block, page)
+			if !slices.EqualFunc(decode(), want, equalBits) {
 				changed++
 			} else {
-				t.Logf("no change: prompt %d group %d slot %d head %d pos %d byte %d bit %d", len(p), group, slot, head, pos, at%128, bit)
+				t.Logf("%s as %s: no change: prompt %d group %d slot %d head %d pos %d part %d dim %d bit %d", name, preset, len(p), group, slot, head, pos, part, dim, bit)
 			}
+			page[at] ^= bit
+			r.caches[0].WritePage(group, slot, block, page)
 		}
 	}
-	t.Logf("%d of %d flipped bits change the logits", changed, trials)
+	t.Logf("%s as %s: %d of %d flipped bits change the logits", name, preset, changed, trials)
 	if changed < trials*95/100 {
-		t.Errorf("only %d of %d flipped bits change the logits", changed, trials)
+		t.Errorf("%s as %s: only %d of %d flipped bits change the logits", name, preset, changed, trials)
 	}
 }
