@@ -14,11 +14,11 @@ import (
 
 // One flipped bit of any sent slot changes the logits of seeded weights.
 func TestDamageChangesTheLogits(t *testing.T) {
-	ps := prompts(trials, 400, 5)[1:] // a prompt of one token has no slot that decode reads
-	want := alone(t, "moai/seeded", ps)
+	ps := rig.Prompts(trials, 400, 5)[1:] // a prompt of one token has no slot that decode reads
+	want := rig.Alone(t, rig.Config("alone", "moai/seeded", 1), ps, osl)
 	t.Setenv("MOAI_KVD_FAULT", "flip")
-	p := startPair(t, rig.Options{}, config("prefill-0", "moai/seeded", 1), config("decode-0", "moai/seeded", 1))
-	_, got := p.observe(t, ps, want)
+	p := rig.StartPair(t, rig.Options{}, rig.Config("prefill-0", "moai/seeded", 1), rig.Config("decode-0", "moai/seeded", 1))
+	_, got := p.Observe(t, ps, want, osl)
 	differ := 0
 	for i := range got {
 		if !slices.Equal(got[i].Hashes, want[i].Hashes) {
@@ -33,12 +33,12 @@ func TestDamageChangesTheLogits(t *testing.T) {
 
 // A transfer that moves no bytes is noticed.
 func TestNoopTransferIsNoticed(t *testing.T) {
-	ps := prompts(12, 400, 6)[1:]
-	want := alone(t, "moai/seeded", ps)
+	ps := rig.Prompts(12, 400, 6)[1:]
+	want := rig.Alone(t, rig.Config("alone", "moai/seeded", 1), ps, osl)
 	t.Setenv("MOAI_KVD_FAULT", "noop")
-	p := startPair(t, rig.Options{}, config("prefill-0", "moai/seeded", 1), config("decode-0", "moai/seeded", 1))
-	run, _ := p.observe(t, ps, want)
-	if wrong := Check(run); len(wrong) < len(ps)-1 {
+	p := rig.StartPair(t, rig.Options{}, rig.Config("prefill-0", "moai/seeded", 1), rig.Config("decode-0", "moai/seeded", 1))
+	run, _ := p.Observe(t, ps, want, osl)
+	if wrong := rig.Check(run); len(wrong) < len(ps)-1 {
 		t.Errorf("%d transfers that moved nothing gave only %v", len(ps), wrong)
 	}
 }
@@ -63,16 +63,16 @@ func TestDamageBySwappedPageChangesTokens(t *testing.T) {
 	const swaps = 20
 	ps, want := make([][]int, swaps), make([][]int, swaps)
 	for i := range ps {
-		ps[i] = prompts(2, m.Lag()+64+7*i, uint64(i+1))[1] // 7 is prime to the layers: each has its turn
+		ps[i] = rig.Prompts(2, m.Lag()+64+7*i, uint64(i+1))[1] // 7 is prime to the layers: each has its turn
 		if want[i], err = m.Recite(ps[i], steps(ps[i])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := startPair(t, rig.Options{}, config("prefill-0", "moai/reciting", 1), config("decode-0", "moai/reciting", 1))
+	p := rig.StartPair(t, rig.Options{}, rig.Config("prefill-0", "moai/reciting", 1), rig.Config("decode-0", "moai/reciting", 1))
 	differing := func(ps, want [][]int) (n int) {
-		got := make([]answer, len(ps))
-		each(t, ps, func(i int, pr []int) (err error) {
-			got[i], _, err = p.split(t.Context(), pr, steps(pr))
+		got := make([]rig.Answer, len(ps))
+		rig.Each(t, ps, func(i int, pr []int) (err error) {
+			got[i], _, err = p.Split(t.Context(), pr, steps(pr))
 			return err
 		})
 		for i := range ps {
@@ -92,7 +92,7 @@ func TestDamageBySwappedPageChangesTokens(t *testing.T) {
 	if n*100 < swaps*95 {
 		t.Errorf("replaced pages change the tokens of only %d of %d prompts", n, swaps)
 	}
-	if r := p.d.metric(t.Context(), "reference_recomputes_total"); r != 0 {
+	if r := p.D.Metric(t.Context(), "reference_recomputes_total"); r != 0 {
 		t.Errorf("decode computed %v prompts itself", r)
 	}
 }

@@ -23,44 +23,13 @@ func quick() rig.Options {
 	}}
 }
 
-func seededPair(t *testing.T, o rig.Options, change func(p, d *refengine.Config)) *pair {
+func seededPair(t *testing.T, o rig.Options, change func(p, d *refengine.Config)) *rig.EnginePair {
 	t.Helper()
-	p, d := config("prefill-0", "moai/seeded", 1), config("decode-0", "moai/seeded", 1)
+	p, d := rig.Config("prefill-0", "moai/seeded", 1), rig.Config("decode-0", "moai/seeded", 1)
 	if change != nil {
 		change(&p, &d)
 	}
-	return startPair(t, o, p, d)
-}
-
-// quiet waits until engines and daemons hold nothing.
-func (p *pair) quiet(t *testing.T) {
-	t.Helper()
-	for _, e := range []*engine{p.p, p.d} {
-		rig.Eventually(t, 20*time.Second, func() error {
-			if s := e.Stats(); s.BlocksFree != s.BlocksTotal || s.Running+s.Waiting > 0 {
-				return fmt.Errorf("%s: %+v", e.name, s)
-			}
-			return nil
-		})
-	}
-	for _, n := range []*rig.Node{p.A, p.B} {
-		rig.Eventually(t, 20*time.Second, func() error {
-			st, err := n.Manage.Status(t.Context())
-			if err != nil {
-				return err
-			}
-			for _, e := range st.Engines {
-				if e.StagingFree != staging {
-					return fmt.Errorf("%s: %d of %d staging bytes are free", e.Name, e.StagingFree, staging)
-				}
-			}
-			return nil
-		})
-	}
-}
-
-func (p *pair) remote(id string) *sched.TransferParams {
-	return &sched.TransferParams{DoRemotePrefill: true, TransferID: id, SourceNode: p.p.node, SourceEngine: p.p.name}
+	return rig.StartPair(t, o, p, d)
 }
 
 // A request that waits for KV holds nothing, and its client can leave.
@@ -69,11 +38,11 @@ func TestAbortWhileWaitingForKV(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.d.complete(ctx, prompts(2, 300, 1)[1], osl, p.remote(rig.ID(5)))
+		_, err := p.D.Complete(ctx, rig.Prompts(2, 300, 1)[1], osl, p.Remote(rig.ID(5)))
 		done <- err
 	}()
 	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.d.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
+		if s := p.D.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -82,60 +51,60 @@ func TestAbortWhileWaitingForKV(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the request ended with %v", err)
 	}
-	p.quiet(t)
+	p.Quiet(t)
 }
 
 // The client leaves while the prompt is being read: blocks and pages come free.
 func TestAbortDuringPrefill(t *testing.T) {
 	p := seededPair(t, rig.Options{}, nil)
-	prompt := prompts(2, 3000, 1)[1]
+	prompt := rig.Prompts(2, 3000, 1)[1]
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.p.complete(ctx, prompt, 1, &sched.TransferParams{DoRemoteDecode: true, TransferID: rig.ID(6), TargetNode: p.d.node, TargetEngine: p.d.name})
+		_, err := p.P.Complete(ctx, prompt, 1, &sched.TransferParams{DoRemoteDecode: true, TransferID: rig.ID(6), TargetNode: p.D.Node, TargetEngine: p.D.Name})
 		done <- err
 	}()
 	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.p.Stats(); s.BlocksFree == s.BlocksTotal {
+		if s := p.P.Stats(); s.BlocksFree == s.BlocksTotal {
 			return errors.New("prefill has not begun")
 		}
 		return nil
 	})
 	cancel()
 	<-done
-	p.quiet(t)
+	p.Quiet(t)
 }
 
 func TestFailedTransfers(t *testing.T) {
-	prompt := prompts(2, 200, 1)[1]
-	want := alone(t, "moai/seeded", [][]int{prompt})[0]
+	prompt := rig.Prompts(2, 200, 1)[1]
+	want := rig.Alone(t, rig.Config("alone", "moai/seeded", 1), [][]int{prompt}, osl)[0]
 	t.Run("recompute", func(t *testing.T) {
 		p := seededPair(t, quick(), nil)
-		got, err := p.d.complete(t.Context(), prompt, osl, p.remote(rig.ID(7)))
+		got, err := p.D.Complete(t.Context(), prompt, osl, p.Remote(rig.ID(7)))
 		if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
 			t.Errorf("got %v, %v, want %v", got.Tokens, err, want.Tokens)
 		}
-		if n := p.d.metric(t.Context(), "reference_recomputes_total"); n != 1 {
+		if n := p.D.Metric(t.Context(), "reference_recomputes_total"); n != 1 {
 			t.Errorf("%v recomputes counted", n)
 		}
-		p.quiet(t)
+		p.Quiet(t)
 	})
 	t.Run("fail", func(t *testing.T) {
 		o := quick()
 		o.OnFailure = "fail"
 		p := seededPair(t, o, nil)
-		if _, err := p.d.complete(t.Context(), prompt, osl, p.remote(rig.ID(8))); err == nil || !strings.Contains(err.Error(), "500") {
+		if _, err := p.D.Complete(t.Context(), prompt, osl, p.Remote(rig.ID(8))); err == nil || !strings.Contains(err.Error(), "500") {
 			t.Errorf("the request ended with %v, want status 500", err)
 		}
-		p.quiet(t)
+		p.Quiet(t)
 	})
 	t.Run("other prompt", func(t *testing.T) {
 		p := seededPair(t, rig.Options{}, nil)
-		first, err := p.p.complete(t.Context(), prompts(2, 200, 9)[1], 1, &sched.TransferParams{DoRemoteDecode: true})
+		first, err := p.P.Complete(t.Context(), rig.Prompts(2, 200, 9)[1], 1, &sched.TransferParams{DoRemoteDecode: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := p.d.complete(t.Context(), prompt, osl, first.Transfer)
+		got, err := p.D.Complete(t.Context(), prompt, osl, first.Transfer)
 		if err != nil || !slices.Equal(got.Tokens, want.Tokens) || got.Cached != 0 {
 			t.Errorf("KV of another prompt was used: %+v, %v", got, err)
 		}
@@ -145,11 +114,11 @@ func TestFailedTransfers(t *testing.T) {
 // Engines stay up while their daemons are restarted, and transfer again.
 func TestDaemonsRestart(t *testing.T) {
 	p := seededPair(t, rig.Options{}, func(p, d *refengine.Config) { p.DownWait, d.DownWait = 300*time.Millisecond, 300*time.Millisecond })
-	ps := prompts(3, 200, 1)
-	want := alone(t, "moai/seeded", ps)
+	ps := rig.Prompts(3, 200, 1)
+	want := rig.Alone(t, rig.Config("alone", "moai/seeded", 1), ps, osl)
 	check := func(i, cached int) {
 		t.Helper()
-		got, _, err := p.split(t.Context(), ps[i], osl)
+		got, _, err := p.Split(t.Context(), ps[i], osl)
 		if err != nil || !slices.Equal(got.Tokens, want[i].Tokens) || got.Cached != cached {
 			t.Errorf("got %+v, %v, want %v with %d cached", got, err, want[i].Tokens, cached)
 		}
@@ -157,9 +126,9 @@ func TestDaemonsRestart(t *testing.T) {
 	check(1, len(ps[1])-1)
 	for _, n := range []*rig.Node{p.B, p.A} {
 		n.Stop()
-		e := p.d
+		e := p.D
 		if n == p.A {
-			e = p.p
+			e = p.P
 		}
 		rig.Eventually(t, 10*time.Second, func() error {
 			if e.Health() == nil {
@@ -167,7 +136,7 @@ func TestDaemonsRestart(t *testing.T) {
 			}
 			return nil
 		})
-		if got, err := e.complete(t.Context(), ps[2], osl, p.remote(rig.ID(9))); err != nil || !slices.Equal(got.Tokens, want[2].Tokens) {
+		if got, err := e.Complete(t.Context(), ps[2], osl, p.Remote(rig.ID(9))); err != nil || !slices.Equal(got.Tokens, want[2].Tokens) {
 			t.Errorf("without a daemon: %+v, %v", got, err)
 		}
 		n.Start()

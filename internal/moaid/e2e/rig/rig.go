@@ -1,5 +1,5 @@
-// Package rig brings up two KV daemons in this process, linked over loopback, for
-// tests that need real ones.
+// Package rig brings up two KV daemons in this process, linked over loopback, and
+// reference engines of any format and size at them, for tests that need real ones.
 package rig
 
 import (
@@ -17,7 +17,9 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvd"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/refengine"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 )
 
@@ -48,6 +50,7 @@ type Options struct {
 	Encryption  api.Encryption    // "" means aead
 	OnFailure   string            // on_transfer_failure of the engines; "" means recompute
 	Log         *slog.Logger
+	Pair        kvcompat.Options // what the pair allows
 }
 
 // wait bounds how long anything may take to come up.
@@ -93,14 +96,29 @@ func (p *Pair) link(ctx context.Context, t testing.TB, o Options) {
 	}
 }
 
-// Engines registers a prefill engine on A and a decode engine on B, and pairs them.
-func (p *Pair) Engines(t testing.TB, prefill, decode string, pfp, dfp kvcache.Fingerprint, staging int64) {
+// Register registers a prefill engine on A and a decode engine on B as they are
+// configured, and pairs them as the options allow.
+func (p *Pair) Register(t testing.TB, o Options, prefill, decode refengine.Config) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	p.A.Engine(ctx, t, prefill, "prefill", pfp, staging)
-	p.B.Engine(ctx, t, decode, "decode", dfp, staging)
-	pair := api.Pair{Name: "pair-" + prefill + "-" + decode, Prefill: []api.PeerEngine{{Node: p.A.Name, Engine: prefill}}, Decode: []api.PeerEngine{{Node: p.B.Name, Engine: decode}}}
+	for _, e := range []struct {
+		node *Node
+		role string
+		cfg  refengine.Config
+	}{{p.A, "prefill", prefill}, {p.B, "decode", decode}} {
+		fp, err := e.cfg.Fingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.node.put(ctx, t, api.Engine{Name: e.cfg.Name, EngineRole: e.role, Fingerprint: fp, DataSize: e.cfg.DataParallel, StagingBytes: Staging})
+	}
+	p.pair(ctx, t, api.Pair{Name: "pair-" + prefill.Name + "-" + decode.Name, Options: o.Pair,
+		Prefill: []api.PeerEngine{{Node: p.A.Name, Engine: prefill.Name}}, Decode: []api.PeerEngine{{Node: p.B.Name, Engine: decode.Name}}})
+}
+
+func (p *Pair) pair(ctx context.Context, t testing.TB, pair api.Pair) {
+	t.Helper()
 	for _, n := range []*Node{p.A, p.B} {
 		if _, err := n.Manage.PutPair(ctx, pair); err != nil {
 			t.Fatal(err)
@@ -108,11 +126,27 @@ func (p *Pair) Engines(t testing.TB, prefill, decode string, pfp, dfp kvcache.Fi
 	}
 }
 
+// Engines registers a prefill engine on A and a decode engine on B, and pairs them.
+func (p *Pair) Engines(t testing.TB, prefill, decode string, pfp, dfp kvcache.Fingerprint, staging int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	p.A.Engine(ctx, t, prefill, "prefill", pfp, staging)
+	p.B.Engine(ctx, t, decode, "decode", dfp, staging)
+	p.pair(ctx, t, api.Pair{Name: "pair-" + prefill + "-" + decode, Prefill: []api.PeerEngine{{Node: p.A.Name, Engine: prefill}}, Decode: []api.PeerEngine{{Node: p.B.Name, Engine: decode}}})
+}
+
 // Engine registers an engine whose processes are this test's.
 func (n *Node) Engine(ctx context.Context, t testing.TB, name, role string, fp kvcache.Fingerprint, staging int64) {
 	t.Helper()
-	if _, err := n.Manage.PutEngine(ctx, api.Engine{Name: name, UID: os.Getuid(), HTTPSocket: n.HTTPSocket(name), EngineRole: role,
-		Fingerprint: fp, StagingBytes: staging, OnTransferFailure: cmp.Or(n.onFailure, "recompute")}); err != nil {
+	n.put(ctx, t, api.Engine{Name: name, EngineRole: role, Fingerprint: fp, StagingBytes: staging})
+}
+
+// put registers an engine, with what is the same for all engines of the rig.
+func (n *Node) put(ctx context.Context, t testing.TB, e api.Engine) {
+	t.Helper()
+	e.UID, e.HTTPSocket, e.OnTransferFailure = os.Getuid(), n.HTTPSocket(e.Name), cmp.Or(n.onFailure, "recompute")
+	if _, err := n.Manage.PutEngine(ctx, e); err != nil {
 		t.Fatal(err)
 	}
 }
