@@ -135,6 +135,7 @@ func (r *Resource) recover(ctx context.Context, i *installer, m *model) diag.Dia
 		ref.PublicKey = s.PublicKey
 	}
 	m.Node = noderef.Encode(ref)
+	rec.Spec = k.Defaults(rec.Spec) // a record of an earlier version may say less
 	m.setSpec(ctx, rec.Spec, k)
 	d, err := desire(r.fleet.Name(), k, rec.Spec, fleet.Coordinates{Name: ref.Name})
 	if err != nil {
