@@ -174,6 +174,9 @@ func FuzzDecodeRequest(f *testing.F) {
 			}
 			return
 		}
+		if h, is := r.(*Hello); is && (h.Rank < 0 || h.Rank >= h.World || h.World > MaxWorld || h.DataRank < 0 || h.DataRank >= h.Replicas() || h.Replicas() > MaxReplicas) {
+			t.Fatalf("a rank that cannot be was accepted: %+v", h)
+		}
 		again, err := EncodeRequest(r, r.SeqNumber())
 		if err != nil {
 			return // escaping can make a packet longer than the limit
@@ -184,6 +187,9 @@ func FuzzDecodeRequest(f *testing.F) {
 		}
 		if got.Type() != r.Type() || got.SeqNumber() != r.SeqNumber() {
 			t.Fatalf("changed from %+v to %+v", r, got)
+		}
+		if h, is := r.(*Hello); is && (got.(*Hello).DataRank != h.DataRank || got.(*Hello).DataSize != h.DataSize) {
+			t.Fatalf("another replica: %+v, then %+v", h, got)
 		}
 	})
 }
@@ -196,9 +202,25 @@ func FuzzDecodeReply(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	f.Add([]byte(`{"t":"ok","seq":1,"rank_ranges":[null,[]],"extents":[[],null]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := DecodeReply(b); err != nil && !errors.Is(err, ErrMalformed) {
+		r, err := DecodeReply(b)
+		if err != nil && !errors.Is(err, ErrMalformed) {
 			t.Fatalf("error of another kind: %v", err)
+		}
+		if err != nil || r == nil {
+			return
+		}
+		again, err := EncodeReply(r)
+		if err != nil {
+			return // escaping can make a packet longer than the limit
+		}
+		got, err := DecodeReply(again)
+		if err != nil || got.Type() != r.Type() {
+			t.Fatalf("%s does not decode again: %+v, %v", again, got, err)
+		}
+		if ok, is := r.(*OK); is && (len(got.(*OK).RankRanges) != len(ok.RankRanges) || len(got.(*OK).Extents) != len(ok.Extents)) {
+			t.Fatalf("ranks changed: %+v, then %+v", ok, got)
 		}
 	})
 }
