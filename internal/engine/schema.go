@@ -137,7 +137,7 @@ func modelAttribute() schema.Attribute {
 			"id": schema.StringAttribute{
 				Required: true,
 				MarkdownDescription: "Name of the model; clients write it as `model`. `reference` has its models built in. `moai/reciting`, `moai/reciting-wide` (8 KV heads) and " +
-					"`moai/latent-reciting` (multi-head latent attention) answer a prompt of more than 887 tokens (bytes) with its own text and a shorter one with nonsense. " +
+					"`moai/latent-reciting` (multi-head latent attention) answer a prompt of more than 887 tokens (bytes) with its own text and a shorter one with nonsense, `moai/reciting-near` one of more than 185. " +
 					"`moai/seeded`, `moai/seeded-wide`, `moai/seeded-heads` (8 KV heads), `moai/latent` and `moai/moe` (a mixture of experts) have random weights.",
 				Validators: []validator.String{stringvalidator.LengthBetween(1, 256)},
 			},

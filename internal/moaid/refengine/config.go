@@ -27,12 +27,13 @@ type Config struct {
 	Name             string // registered with the daemon
 	Node             string // name of this host, if the daemon does not say it
 	Role             Role
-	Model            string          // preset of refmodel
-	Seed             uint64          // of the weights
-	ClaimSeed        uint64          // of the weights that the fingerprint claims; equal to Seed unless a test wants to be caught
-	Format           refmodel.Format // of the KV cache, with the tensor-parallel size
-	DataParallel     int             // replicas, each with a scheduler, all ranks, and a cache of its own
-	Blocks           int             // of KV in a replica; 0 for room for 131,072 tokens over all groups
+	Model            string            // preset of refmodel
+	Seed             uint64            // of the weights
+	ClaimSeed        uint64            // of the weights that the fingerprint claims; equal to Seed unless a test wants to be caught
+	Format           refmodel.Format   // of the KV cache, with the tensor-parallel size
+	ClaimScales      kvcache.ScaleKind // kind of scales that the fingerprint claims; "" for those of Format, unless a test wants to be caught
+	DataParallel     int               // replicas, each with a scheduler, all ranks, and a cache of its own
+	Blocks           int               // of KV in a replica; 0 for room for 131,072 tokens over all groups
 	MaxBatchedTokens int
 	MaxSeqs          int
 	HTTPSocket       string        // path
@@ -84,5 +85,17 @@ func (c *Config) Fingerprint() (kvcache.Fingerprint, error) {
 	if err != nil {
 		return kvcache.Fingerprint{}, err
 	}
-	return m.Fingerprint(c.ClaimSeed, c.Format)
+	f := c.Format
+	if c.ClaimScales != "" {
+		f.Scales = c.ClaimScales
+	}
+	return m.Fingerprint(c.ClaimSeed, f)
+}
+
+// kept is the cache that the engine has, as far as its elements go: what it claims
+// but for the scales.
+func (c *Config) kept() (kvcache.Fingerprint, error) {
+	own := *c
+	own.ClaimScales = ""
+	return own.Fingerprint()
 }

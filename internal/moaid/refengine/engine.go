@@ -47,10 +47,14 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept, err := cfg.kept()
+	if err != nil {
+		return nil, err
+	}
 	e := &Engine{cfg: cfg, log: log, Met: metrics.New(), placed: map[*sched.Request]*replica{}}
 	generation := kvconn.NewID()
 	for n := range cfg.DataParallel {
-		r, err := e.newReplica(n, fp, generation, preset.Config.MaxPosition)
+		r, err := e.newReplica(n, fp, kept, generation, preset.Config.MaxPosition)
 		if err != nil {
 			return nil, err
 		}

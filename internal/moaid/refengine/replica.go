@@ -31,15 +31,16 @@ type replica struct {
 	open   int                         // requests that have been submitted and not been left; guarded by the engine
 }
 
-// newReplica builds replica number n. generation is the engine's.
-func (e *Engine) newReplica(n int, fp kvcache.Fingerprint, generation string, maxTokens int) (*replica, error) {
+// newReplica builds replica number n, which claims to have fp and keeps elements as
+// kept says. generation is the engine's.
+func (e *Engine) newReplica(n int, fp, kept kvcache.Fingerprint, generation string, maxTokens int) (*replica, error) {
 	cfg, r := &e.cfg, &replica{}
 	log := e.log
 	if cfg.DataParallel > 1 {
 		log = log.With("replica", n)
 	}
 	wake := func() { r.sched.Wake() }
-	spec := worker.Spec{Model: cfg.Model, Seed: cfg.Seed, Fingerprint: fp, Blocks: cfg.Blocks, Replica: n}
+	spec := worker.Spec{Model: cfg.Model, Seed: cfg.Seed, Fingerprint: kept, Blocks: cfg.Blocks, Replica: n}
 	var conn sched.Connector
 	if cfg.DaemonSocket != "" {
 		id := enginesock.Identity{Path: cfg.DaemonSocket, Hello: enginesock.Hello{Version: enginesock.Version, Engine: cfg.Name,

@@ -18,6 +18,7 @@ type answer struct {
 
 	tokens   []int
 	hashes   []string
+	logits   [][]float32
 	end      sched.Output // the last output
 	finished bool
 }
@@ -42,6 +43,7 @@ type choice struct {
 	FinishReason *sched.Reason `json:"finish_reason"`
 	TokenIDs     []int         `json:"token_ids,omitempty"`
 	LogitsSHA256 []string      `json:"logits_sha256,omitempty"`
+	Logits       [][]float32   `json:"logits,omitempty"`
 }
 
 type chatMessage struct {
@@ -71,6 +73,7 @@ func (a *answer) next(r *http.Request) (string, []int, []string, bool) {
 	a.end = o
 	a.tokens = append(a.tokens, o.Tokens...)
 	a.hashes = append(a.hashes, o.LogitsSHA256...)
+	a.logits = append(a.logits, o.Logits...)
 	switch {
 	case a.text.done:
 		a.end.Ended, a.end.Err, a.finished = sched.EndStop, "", true
@@ -118,7 +121,7 @@ func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "", "engine_failed")
 		return
 	}
-	c := choice{FinishReason: &a.end.Ended}
+	c := choice{FinishReason: &a.end.Ended, Logits: a.logits}
 	if a.chat {
 		c.Message = &chatMessage{Role: "assistant", Content: all}
 	} else {

@@ -35,6 +35,7 @@ type body struct {
 	Transfer            *sched.TransferParams `json:"kv_transfer_params"`
 	ReturnTokenIDs      bool                  `json:"return_token_ids"`
 	ReturnLogitsHash    bool                  `json:"return_logits_hash"`
+	ReturnLogits        bool                  `json:"return_logits"`
 }
 
 type streamOptions struct {
@@ -94,7 +95,7 @@ func (b *body) job(chat bool, model string) (job, error) {
 	if n < 1 {
 		return j, &fault{fmt.Sprintf("max_tokens is %d and must be at least 1.", n), "max_tokens"}
 	}
-	j.params = sched.Params{MaxTokens: n, IgnoreEOS: b.IgnoreEOS, HashLogits: b.ReturnLogitsHash, Transfer: b.Transfer}
+	j.params = sched.Params{MaxTokens: n, IgnoreEOS: b.IgnoreEOS, HashLogits: b.ReturnLogitsHash, KeepLogits: b.ReturnLogits, Transfer: b.Transfer}
 	if b.Temperature != nil {
 		if t := *b.Temperature; t < 0 || t > 2 || math.IsNaN(t) {
 			return j, &fault{fmt.Sprintf("temperature is %v and must be between 0 and 2.", t), "temperature"}
@@ -124,6 +125,8 @@ func (b *body) unsupported() error {
 		return &fault{"suffix is not supported.", "suffix"}
 	case len(b.Logprobs) > 0 && string(b.Logprobs) != "null" && string(b.Logprobs) != "false":
 		return &fault{"logprobs is not supported.", "logprobs"}
+	case b.ReturnLogits && b.Stream:
+		return &fault{"return_logits is for answers in one piece.", "return_logits"}
 	case len(b.Tools) > 0 && string(b.Tools) != "null" && string(b.Tools) != "[]":
 		return &fault{"tools is not supported: this engine's model calls none.", "tools"}
 	}

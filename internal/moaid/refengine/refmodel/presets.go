@@ -17,6 +17,17 @@ var presets = []Model{
 		},
 	},
 	{
+		Name:    "moai/reciting-near",
+		Weights: Reciting,
+		Config: Config{
+			Layers: 4, Hidden: 192, Heads: 4, KVHeads: 2, HeadDim: 32, FFN: 192,
+			Windows: []int{0, 128, 0, 128},
+			// Short, for many prompts in little time; the second window is nearly used up.
+			Lags:  []int{29, 41, 13, 102},
+			Vocab: 258, RopeBase: 100, MaxPosition: 8192,
+		},
+	},
+	{
 		Name:    "moai/seeded",
 		Weights: Seeded,
 		Config: Config{

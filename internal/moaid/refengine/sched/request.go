@@ -28,6 +28,7 @@ type Params struct {
 	Temperature float64 // 0 is greedy
 	Seed        uint64
 	HashLogits  bool
+	KeepLogits  bool
 	Transfer    *TransferParams
 	Replica     *int // data-parallel replica that must answer; nil for any
 }
@@ -46,9 +47,10 @@ const (
 // Output is what a request has produced since it was last asked.
 type Output struct {
 	Tokens       []int
-	LogitsSHA256 []string // a token, if asked for
-	Ended        Reason   // "" while it goes on
-	Err          string   // of EndError
+	LogitsSHA256 []string    // a token, if asked for
+	Logits       [][]float32 // a token, if asked for
+	Ended        Reason      // "" while it goes on
+	Err          string      // of EndError
 	Transfer     *TransferParams
 	Cached       int // prompt tokens that were not computed here
 }
@@ -97,7 +99,7 @@ func (r *Request) Next() Output {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.out
-	r.out.Tokens, r.out.LogitsSHA256 = nil, nil
+	r.out.Tokens, r.out.LogitsSHA256, r.out.Logits = nil, nil, nil
 	return o
 }
 

@@ -183,6 +183,9 @@ func (s *Scheduler) advance(p Scheduled, logits []float32) {
 		if hash != "" {
 			o.LogitsSHA256 = append(o.LogitsSHA256, hash)
 		}
+		if r.Params.KeepLogits {
+			o.Logits = append(o.Logits, slices.Clone(logits))
+		}
 	})
 	switch {
 	case isEOS(token) && !r.Params.IgnoreEOS:
