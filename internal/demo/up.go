@@ -26,7 +26,7 @@ func (d Demo) Prepare(ctx context.Context) error {
 	}
 	d.N.Say("provider installed in a filesystem mirror as %s/%s %s", providerNamespace, providerType, providerVersion)
 
-	d.N.Step("Boot three hosts with systemd and sshd: %s, %s, %s", GatewayHost, PrefillHost, DecodeHost)
+	d.N.Step("Boot three hosts: %s, %s, %s", GatewayHost, PrefillHost, DecodeHost)
 	lab := Lab{WS: d.WS, Out: d.N.Out}
 	wasUp := lab.IsUp(ctx)
 	if err := lab.Up(ctx); err != nil {

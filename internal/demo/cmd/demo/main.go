@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/demo"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab"
 )
 
 // exitMissing says that the machine lacks something that the demo needs.
 const exitMissing = 3
 
 func main() {
+	lab.Main(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -54,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	narrator := demo.Narrator{Out: os.Stdout, Start: start}
-	cli, err := demo.Require(ctx, func(ctx context.Context) (demo.CLI, error) { return ws.EnsureCLI(ctx, narrator.Say) })
+	cli, err := demo.Require(ctx, ws, func(ctx context.Context) (demo.CLI, error) { return ws.EnsureCLI(ctx, narrator.Say) })
 	if err != nil {
 		return err
 	}
