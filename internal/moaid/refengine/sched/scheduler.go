@@ -149,9 +149,6 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		s.receive(now)
 		busy, err := s.step(now)
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil // the workers are stopped together with their scheduler
-			}
 			return err
 		}
 		s.observe()

@@ -70,10 +70,11 @@ func joinExchange(memory int, bells []int, rank int) (*exchange, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map the memory of the ranks: %w", err)
 	}
-	x := &exchange{rank: rank, bells: bells, arrivals: (*atomic.Uint64)(unsafe.Pointer(&mem[0]))}
+	// The mapping begins at a page, so that the counter and the numbers are aligned.
+	x := &exchange{rank: rank, bells: bells, arrivals: (*atomic.Uint64)(unsafe.Pointer(&mem[0]))} //nolint:gosec // within mem, aligned
 	for i := range x.buffers {
-		at := &mem[exchangeHead+i*exchangeBuffer]
-		x.buffers[i] = unsafe.Slice((*float32)(unsafe.Pointer(at)), exchangeBuffer/4)
+		at := unsafe.Pointer(&mem[exchangeHead+i*exchangeBuffer])     //nolint:gosec // within mem, aligned
+		x.buffers[i] = unsafe.Slice((*float32)(at), exchangeBuffer/4) //nolint:gosec // ends where the next buffer, or mem, does
 	}
 	return x, nil
 }
