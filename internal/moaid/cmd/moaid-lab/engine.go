@@ -56,7 +56,7 @@ func engineFlags(args []string) (refengine.Config, time.Duration, error) {
 		}
 	}
 	var err error
-	if c.Format, err = format(); err != nil {
+	if c.Format, err = format(c.Model); err != nil {
 		return c, 0, err
 	}
 	if *without || *connector == "none" {

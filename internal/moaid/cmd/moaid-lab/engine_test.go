@@ -62,7 +62,10 @@ func TestFormatFlags(t *testing.T) {
 		{"--kernel-block=24", h100, "--kernel-block"},
 		{"--kv-padding=8", h100, "--kv-padding"},
 		{"--tensor-parallel=0", h100, "--tensor-parallel"},
-		{"--tensor-parallel=65", h100, "--tensor-parallel"},
+		{"--tensor-parallel=3", h100, "--tensor-parallel"},
+		{"--preset=h100 --kv-packing=x_packed", h100, "--kv-packing"},
+		{"--preset=h100 --kv-dtype=bf16 --kv-scales=head", h100, "--kv-scales"},
+		{"--model=gpt", h100, "--model"},
 		{"--data-parallel=0", h100, "--data-parallel"},
 	} {
 		got, _, err := engineFlags(append([]string{"--name=a", "--listen=/x"}, strings.Fields(c.args)...))

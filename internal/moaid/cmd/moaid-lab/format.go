@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -11,100 +10,74 @@ import (
 )
 
 // formatFlags adds the flags of the KV cache's format. What is given goes before
-// what the preset has. The result reads them, after they were parsed.
-func formatFlags(f *flag.FlagSet) func() (refmodel.Format, error) {
-	preset := f.String("preset", "default", "format of the KV cache, which other flags change: one of "+strings.Join(refmodel.FormatNames(), ", "))
-	dtype := f.String("kv-dtype", "", "encoding of KV elements: "+list(dtypes)+"; auto is bf16, fp8 what the preset's accelerator has")
-	scales := f.String("kv-scales", "", "factors of fp8 elements: "+list(scaleKinds)+`; if missing, and the preset has none for the encoding, "none"`)
+// what the preset has. The result reads them for a model, after they were parsed;
+// its errors name the flag that has to change.
+func formatFlags(f *flag.FlagSet) func(model string) (refmodel.Format, error) {
+	preset := f.String("preset", "default", "format of the KV cache, which the flags after it change: one of "+strings.Join(refmodel.FormatNames(), ", "))
+	dtype := f.String("kv-dtype", "", "encoding of KV elements: "+list(refmodel.DTypes())+`; "auto" is bf16, "fp8" what the preset's accelerator has`)
+	scales := f.String("kv-scales", "", "factors of fp8 elements: "+list(refmodel.ScaleKinds()))
 	order := f.String("kv-order", "", "order of the cache's indices: "+list(kvcache.Orders()))
 	packing := f.String("kv-packing", "", "how K and V lie in a page: "+list(kvcache.Packings()))
 	block := f.Int("block-size", 0, "tokens a KV block")
 	kernel := f.Int("kernel-block", 0, "tokens of a block of the attention kernel; divides the block size; 0 for the block size")
 	padding := f.Int("kv-padding", 0, "unused bytes at the end of a page, a multiple of 16")
-	tensor := f.Int("tensor-parallel", 0, "ranks over which heads and weights are divided, each a process if there are several")
-	return func() (refmodel.Format, error) {
+	tensor := f.Int("tensor-parallel", 0, "ranks over which heads and weights are divided; each is a process if there are several")
+	return func(model string) (refmodel.Format, error) {
 		out, err := refmodel.LookupFormat(*preset)
 		if err != nil {
 			return out, fmt.Errorf("--preset %q is none of %s", *preset, list(refmodel.FormatNames()))
 		}
-		given := map[string]bool{}
-		f.Visit(func(x *flag.Flag) { given[x.Name] = true })
-		var errs []error
-		name := func(flag, value string, known []string, set func()) {
-			if !given[flag] {
-				return
-			}
-			if !slices.Contains(known, value) {
-				errs = append(errs, fmt.Errorf("--%s %q is none of %s", flag, value, list(known)))
-				return
-			}
-			set()
+		m, err := refmodel.Lookup(model)
+		if err != nil {
+			return out, fmt.Errorf("--model: %w", err)
 		}
-		number := func(flag string, value, least, most int, set func()) {
-			if !given[flag] {
-				return
+		for name, set := range map[string]func(){
+			"kv-scales":       func() { out.Scales = kvcache.ScaleKind(*scales) },
+			"kv-order":        func() { out.Order = kvcache.Order(*order) },
+			"kv-packing":      func() { out.Packing = kvcache.Packing(*packing) },
+			"block-size":      func() { out.BlockSize = *block },
+			"kernel-block":    func() { out.KernelBlock = *kernel },
+			"kv-padding":      func() { out.Padding = *padding },
+			"tensor-parallel": func() { out.Tensor = *tensor },
+		} {
+			if given(f, name) {
+				set()
 			}
-			if value < least || value > most {
-				errs = append(errs, fmt.Errorf("--%s %d is outside %d to %d", flag, value, least, most))
-				return
-			}
-			set()
 		}
-		name("kv-dtype", *dtype, texts(dtypes), func() {
+		if given(f, "kv-dtype") {
 			out.DType = dtypeOf(*dtype, *preset)
-			if !out.DType.FP8() {
-				out.Scales = kvcache.ScaleNone
+			if !out.DType.FP8() && !given(f, "kv-scales") {
+				out.Scales = kvcache.ScaleNone // those of the preset belong to its encoding
 			}
-		})
-		name("kv-scales", *scales, texts(scaleKinds), func() { out.Scales = kvcache.ScaleKind(*scales) })
-		name("kv-order", *order, texts(kvcache.Orders()), func() { out.Order = kvcache.Order(*order) })
-		name("kv-packing", *packing, texts(kvcache.Packings()), func() { out.Packing = kvcache.Packing(*packing) })
-		number("block-size", *block, 1, 4096, func() { out.BlockSize = *block })
-		number("kernel-block", *kernel, 0, 4096, func() { out.KernelBlock = *kernel })
-		number("kv-padding", *padding, 0, 1<<20, func() { out.Padding = *padding })
-		number("tensor-parallel", *tensor, 1, 64, func() { out.Tensor = *tensor })
-		if len(errs) > 0 {
-			return out, errs[0]
 		}
-		return out, together(out)
+		return out, out.Check(m)
 	}
 }
 
-// together reports flags that do not go with each other.
-func together(f refmodel.Format) error {
-	switch {
-	case f.KernelBlock > 0 && f.BlockSize%f.KernelBlock != 0:
-		return fmt.Errorf("--kernel-block %d does not divide --block-size %d", f.KernelBlock, f.BlockSize)
-	case f.Padding%16 != 0:
-		return fmt.Errorf("--kv-padding %d is no multiple of 16", f.Padding)
-	case f.Scales != kvcache.ScaleNone && !f.DType.FP8():
-		return fmt.Errorf("--kv-scales %s is for fp8 elements, and --kv-dtype is %s", f.Scales, f.DType)
-	}
-	return nil
+func given(f *flag.FlagSet, name string) bool {
+	found := false
+	f.Visit(func(x *flag.Flag) { found = found || x.Name == name })
+	return found
 }
 
-// dtypes and scaleKinds are what the reference engine can keep.
-var (
-	dtypes     = []kvcache.DType{"auto", kvcache.BF16, kvcache.FP16, kvcache.FP32, "fp8", kvcache.FP8E4M3FN, kvcache.FP8E4M3FNUZ, kvcache.FP8E5M2}
-	scaleKinds = []kvcache.ScaleKind{kvcache.ScaleNone, kvcache.ScaleTensor, kvcache.ScaleHead}
-)
-
-func dtypeOf(flag, preset string) kvcache.DType {
-	switch flag {
+// dtypeOf gives the encoding that a flag's value means.
+func dtypeOf(value, preset string) kvcache.DType {
+	switch value {
 	case "auto":
 		return kvcache.BF16
 	case "fp8":
 		return refmodel.VendorFP8(preset)
 	}
-	return kvcache.DType(flag)
+	return kvcache.DType(value)
 }
 
-func texts[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
+func list[T ~string](names []T) string {
+	var b strings.Builder
+	for i, n := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(n))
 	}
-	return out
+	return b.String()
 }
-
-func list[T ~string](l []T) string { return strings.Join(texts(l), ", ") }
