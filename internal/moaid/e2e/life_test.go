@@ -32,47 +32,60 @@ func seededPair(t *testing.T, o rig.Options, change func(p, d *refengine.Config)
 	return rig.StartPair(t, o, p, d)
 }
 
+// onRanks runs a test with engines of one rank, and of two.
+func onRanks(t *testing.T, f func(t *testing.T, ranks func(p, d *refengine.Config))) {
+	for _, n := range []int{1, 2} {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
+			f(t, func(p, d *refengine.Config) { p.Format.Tensor, d.Format.Tensor = n, n })
+		})
+	}
+}
+
 // A request that waits for KV holds nothing, and its client can leave.
 func TestAbortWhileWaitingForKV(t *testing.T) {
-	p := seededPair(t, rig.Options{}, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := p.D.Complete(ctx, rig.Prompts(2, 300, 1)[1], osl, p.Remote(rig.ID(5)))
-		done <- err
-	}()
-	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.D.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
-			return fmt.Errorf("%+v", s)
+	onRanks(t, func(t *testing.T, ranks func(p, d *refengine.Config)) {
+		p := seededPair(t, rig.Options{}, ranks)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.D.Complete(ctx, rig.Prompts(2, 300, 1)[1], osl, p.Remote(rig.ID(5)))
+			done <- err
+		}()
+		rig.Eventually(t, 10*time.Second, func() error {
+			if s := p.D.Stats(); s.Waiting != 1 || s.BlocksFree != s.BlocksTotal {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the request ended with %v", err)
 		}
-		return nil
+		p.Quiet(t)
 	})
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("the request ended with %v", err)
-	}
-	p.Quiet(t)
 }
 
 // The client leaves while the prompt is being read: blocks and pages come free.
 func TestAbortDuringPrefill(t *testing.T) {
-	p := seededPair(t, rig.Options{}, nil)
-	prompt := rig.Prompts(2, 3000, 1)[1]
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := p.P.Complete(ctx, prompt, 1, &sched.TransferParams{DoRemoteDecode: true, TransferID: rig.ID(6), TargetNode: p.D.Node, TargetEngine: p.D.Name})
-		done <- err
-	}()
-	rig.Eventually(t, 10*time.Second, func() error {
-		if s := p.P.Stats(); s.BlocksFree == s.BlocksTotal {
-			return errors.New("prefill has not begun")
-		}
-		return nil
+	onRanks(t, func(t *testing.T, ranks func(p, d *refengine.Config)) {
+		p := seededPair(t, rig.Options{}, ranks)
+		prompt := rig.Prompts(2, 3000, 1)[1]
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.P.Complete(ctx, prompt, 1, &sched.TransferParams{DoRemoteDecode: true, TransferID: rig.ID(6), TargetNode: p.D.Node, TargetEngine: p.D.Name})
+			done <- err
+		}()
+		rig.Eventually(t, 10*time.Second, func() error {
+			if s := p.P.Stats(); s.BlocksFree == s.BlocksTotal {
+				return errors.New("prefill has not begun")
+			}
+			return nil
+		})
+		cancel()
+		<-done
+		p.Quiet(t)
 	})
-	cancel()
-	<-done
-	p.Quiet(t)
 }
 
 func TestFailedTransfers(t *testing.T) {
