@@ -37,9 +37,10 @@ const Program = "/usr/local/lib/moai-lab/lab"
 type Spec struct {
 	Lab       string            `json:"lab"`
 	Host      string            `json:"host"`
-	User      string            `json:"user"` // the account that may log in
-	Root      string            `json:"root"` // the tmpfs that is to be its root
-	Addresses []string          `json:"addresses"`
+	User      string            `json:"user"`      // the account that may log in
+	Root      string            `json:"root"`      // the tmpfs that is to be its root
+	Addresses []string          `json:"addresses"` // with prefix length, of eth0 and eth1
+	Ports     []string          `json:"ports"`     // the other ends of their cables
 	SSHPort   int               `json:"ssh_port"`
 	Narrow    bool              `json:"narrow"` // one user id is mapped
 	Files     []File            `json:"files"`

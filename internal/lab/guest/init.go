@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/link"
 )
 
 // Main runs the program that this process was called as, and reports whether it was one of this package's. It does not
@@ -43,6 +46,24 @@ const ExitReboot = 133
 // readyFD is where process 1 and the server say that the host can be used: they close it after a line.
 const readyFD = 3
 
+// network turns the host's devices on.
+func (s Spec) network() error {
+	if err := link.Up("lo"); err != nil {
+		return err
+	}
+	for i, a := range s.Addresses {
+		p, err := netip.ParsePrefix(a)
+		if err != nil {
+			return err
+		}
+		device := fmt.Sprintf("eth%d", i)
+		if err := errors.Join(link.SetAddress(device, p), link.Up(device)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // initProcess is process 1 of a host: it makes the root, starts the server and buries the dead. When it ends, the kernel
 // ends everything of the host.
 func initProcess() error {
@@ -56,6 +77,9 @@ func initProcess() error {
 	}
 	if err := syscall.Sethostname([]byte(s.Host)); err != nil {
 		return fmt.Errorf("host name: %w", err)
+	}
+	if err := s.network(); err != nil {
+		return err
 	}
 	if err := enter(s); err != nil {
 		return fmt.Errorf("make the root of the host: %w", err)

@@ -96,13 +96,11 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	for _, a := range h.spec.Addresses[:1] {
-		l, err := lc.Listen(context.Background(), "tcp4", net.JoinHostPort(a, fmt.Sprint(h.spec.SSHPort)))
-		if err != nil {
-			return err
-		}
-		go door.accept(l)
+	l, err := lc.Listen(context.Background(), "tcp4", fmt.Sprintf(":%d", h.spec.SSHPort))
+	if err != nil {
+		return err
 	}
+	go door.accept(l)
 	go h.manager.Boot(context.Background())
 	if _, err := syscall.Write(readyFD, []byte("ready\n")); err != nil {
 		return err

@@ -177,7 +177,7 @@ func getent(args []string) int {
 	return status
 }
 
-// ipTool is "ip -j addr": hosts share the lab's network, and each answers with its own addresses only.
+// ipTool is "ip -j addr", for machines without iproute2.
 func ipTool([]string) int {
 	type addr struct {
 		Family string `json:"family"`
@@ -199,6 +199,7 @@ func ipTool([]string) int {
 	}
 	links := []link{{Name: "lo", Flags: []string{"LOOPBACK", "UP", "LOWER_UP"}, MTU: 65536, Type: "loopback", Addrs: []addr{{"inet", "127.0.0.1", 8, "host"}}}}
 	for i, a := range strings.Fields(string(text)) {
+		a, _, _ := strings.Cut(a, "/")
 		links = append(links, link{Name: fmt.Sprintf("eth%d", i), Flags: []string{"BROADCAST", "MULTICAST", "UP", "LOWER_UP"}, MTU: 1500, Type: "ether",
 			Addrs: []addr{{"inet", a, 24, "global"}}})
 	}

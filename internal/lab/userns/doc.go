@@ -2,9 +2,9 @@
 // that it shares with nobody (package guest). What runs outside of them is one process, the holder:
 //
 //	lab up ── starts ──> holder: user, network, mount and process namespace of the lab
-//	                       └── host: mount, process and name namespace, process 1 of package guest
+//	                       └── host: mount, network, process and name namespace, process 1 of package guest
 //
-// The holder keeps the lab's network (both addresses of every host, on its loopback device) and the hosts' disks (a tmpfs
+// The holder keeps the lab's networks (a bridge each, into which every host has a cable) and the hosts' disks (a tmpfs
 // each), so that a host keeps its disk over a power cut. It is process 1 of the lab's process namespace: when it ends, for
 // whatever reason, the kernel ends every process of the lab, and with them go mounts, network and disks. Nothing of a lab
 // is left outside but its state folder.

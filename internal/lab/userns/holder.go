@@ -17,7 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/guest"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/link"
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/machine"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
 // order is what the holder is asked for.
@@ -54,9 +56,8 @@ const bootLimit = 30 * time.Second
 
 // holder is the lab's process 1.
 type holder struct {
-	mu      sync.Mutex // one order at a time
-	hosts   map[string]*host
-	aliases int
+	mu    sync.Mutex // one order at a time
+	hosts map[string]*host
 }
 
 // host is one host of the lab.
@@ -79,7 +80,10 @@ func hold(string) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	if err := loopbackUp(); err != nil {
+	if err := link.Up("lo"); err != nil {
+		return err
+	}
+	if err := makeBridges(); err != nil {
 		return err
 	}
 	file := os.NewFile(controlFD, "control")
@@ -102,6 +106,19 @@ func hold(string) error {
 		}
 		go h.serve(conn)
 	}
+}
+
+// makeBridges makes the lab's networks, with the lab's own address in each.
+func makeBridges() error {
+	for _, n := range plan.Nets {
+		if err := link.AddBridge(n.Bridge()); err != nil {
+			return err
+		}
+		if err := link.SetAddress(n.Bridge(), n.Prefix()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *holder) serve(conn net.Conn) {
@@ -162,12 +179,6 @@ func (h *holder) do(o order) (answer, error) {
 func (h *holder) make(o order) error {
 	if h.hosts[o.Spec.Host] != nil {
 		return fmt.Errorf("there is a host %s already", o.Spec.Host)
-	}
-	for _, a := range o.Spec.Addresses {
-		if err := addAddress(h.aliases, a); err != nil {
-			return err
-		}
-		h.aliases++
 	}
 	root := o.Spec.Root
 	if err := unix.Mount("moai-lab", root, "tmpfs", unix.MS_NODEV, "mode=755,size="+o.Disk); err != nil {
@@ -237,14 +248,19 @@ func (x *host) start() error {
 	cmd := exec.CommandContext(context.Background(), "/proc/self/exe")
 	cmd.Args = []string{guest.InitName + "-" + x.spec.Lab + "-" + x.spec.Host}
 	cmd.Dir = "/"
-	cmd.Stdin = strings.NewReader(string(text))
+	in, tell, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	defer func() { _ = tell.Close() }()
+	cmd.Stdin = in
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
 	}
 	err = cmd.Start()
-	_ = w.Close()
+	_, _ = w.Close(), in.Close()
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
@@ -252,6 +268,19 @@ func (x *host) start() error {
 	x.cmd, x.state, x.ended, x.wanted = cmd, on, make(chan struct{}), false
 	x.mu.Unlock()
 	go x.watch(cmd, x.ended)
+	// The host waits for its description until its cables are laid.
+	for i, n := range plan.Nets {
+		if err := link.AddCable(x.spec.Ports[i], n.Bridge(), n.Interface(), cmd.Process.Pid); err != nil {
+			x.kill()
+			return err
+		}
+	}
+	if _, err := tell.Write(text); err != nil {
+		return err
+	}
+	if err := tell.Close(); err != nil {
+		return err
+	}
 	if err := r.SetReadDeadline(time.Now().Add(bootLimit)); err != nil {
 		return err
 	}

@@ -149,7 +149,8 @@ func (l *Lab) spec(h plan.Host) (guest.Spec, error) {
 		Lab: l.Plan.Name, Host: h.Name, User: h.User, Root: l.disk(h.Name), SSHPort: h.SSHPort(), Narrow: true, Links: map[string]string{},
 	}
 	for _, n := range plan.Nets {
-		s.Addresses = append(s.Addresses, h.Address(n).String())
+		s.Addresses = append(s.Addresses, h.CIDR(n))
+		s.Ports = append(s.Ports, h.Port(n))
 	}
 	files, err := machine.SeedFiles(h, keys)
 	if err != nil {

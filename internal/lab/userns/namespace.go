@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/link"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/plan"
 )
 
 // rootAs is the user, outside, that is root in a lab that the machine's root makes: no account has it, so that root in a
@@ -104,8 +107,11 @@ func probe() error {
 	if err := unix.Mount("/usr", filepath.Join(dir, "usr"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind /usr: %w", err)
 	}
-	if err := loopbackUp(); err != nil {
+	if err := link.Up("lo"); err != nil {
 		return err
 	}
-	return addAddress(0, "10.77.0.11")
+	if err := makeBridges(); err != nil {
+		return err
+	}
+	return link.AddCable("probe", plan.Mgmt.Bridge(), "eth0", os.Getpid())
 }
