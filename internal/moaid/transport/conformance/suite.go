@@ -39,13 +39,13 @@ func RunTransfers(t *testing.T, target Target) { transfers(t, &target) }
 
 func firstBytes(t *testing.T, g *Target) {
 	silent, half := g.dial(t), g.dial(t)
-	if _, err := half.Write([]byte("MOAI\x00")); err != nil {
+	if _, err := half.Write([]byte("MOAI\x01")); err != nil {
 		t.Fatal(err)
 	}
 	for name, first := range map[string]string{
 		"HTTP": "GET /health HTTP/1.1\r\n\r\n", "almost the magic": "MOAX" + strings.Repeat("\x00", wire.OpeningSize), "zero": "\x00",
-		"a stream of no session":      "MOAI" + strings.Repeat("\x00", wire.OpeningSize-4),
-		"a stream of another version": "MOAI\x01" + strings.Repeat("\x00", wire.OpeningSize-5),
+		"a stream of no session":      "MOAI\x01" + strings.Repeat("\x00", wire.OpeningSize-5),
+		"a stream of another version": "MOAI\x02" + strings.Repeat("\x00", wire.OpeningSize-5),
 	} {
 		c := g.dial(t)
 		if _, err := c.Write([]byte(first)); err != nil {

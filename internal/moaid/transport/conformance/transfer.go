@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"sync"
 	"testing"
 	"time"
@@ -80,17 +79,23 @@ func (g *Target) prompt(t *testing.T) prompt {
 	return x
 }
 
-// peer is a session with one stream that has announced engine Far.
+// peer is a session with one stream that has announced engine Far, with the
+// target's fingerprint.
 func (g *Target) peer(t *testing.T) (*client, *stream) {
+	t.Helper()
+	return g.peerOf(t, g.Engines.Fingerprint)
+}
+
+func (g *Target) peerOf(t *testing.T, fp kvcache.Fingerprint) (*client, *stream) {
 	t.Helper()
 	s := g.session(t, 1)
 	st := s.open(0)
-	b, err := json.Marshal(g.Engines.Fingerprint)
+	b, err := json.Marshal(fp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	far := wire.Engine{Name: g.Engines.Far, Generation: newID(t).String(), Ranks: 1, FingerprintJSON: string(b)}
-	if _, err := hex.Decode(far.FingerprintHash[:], []byte(g.Engines.Fingerprint.Hash())); err != nil {
+	far := wire.Engine{Name: g.Engines.Far, Generation: newID(t).String(), Ranks: uint16(fp.Ranks.Tensor), FingerprintJSON: string(b)}
+	if _, err := hex.Decode(far.FingerprintHash[:], []byte(fp.Hash())); err != nil {
 		t.Fatal(err)
 	}
 	s.send((&wire.Engines{Engines: []wire.Engine{far}}).Append(nil))
@@ -101,6 +106,7 @@ func (g *Target) peer(t *testing.T) (*client, *stream) {
 func transfers(t *testing.T, g *Target) {
 	t.Run("to the target", func(t *testing.T) { toTarget(t, g) })
 	t.Run("from the target", func(t *testing.T) { fromTarget(t, g) })
+	t.Run("from the target, to two ranks", func(t *testing.T) { toTwoRanks(t, g) })
 	for name, offset := range map[string]func(gr *wire.Grant) int64{
 		"a chunk beyond the credit":         func(gr *wire.Grant) int64 { return gr.Ranges[0].Offset + gr.Credit },
 		"a chunk outside the granted range": func(gr *wire.Grant) int64 { return gr.Ranges[0].Offset - 1 },
@@ -253,22 +259,7 @@ func fromTarget(t *testing.T, g *Target) {
 func (s *stream) receive(p prompt, n int64, allowed func(off int64) bool) {
 	s.c.t.Helper()
 	for n > 0 {
-		var head [wire.ChunkHeaderSize]byte
-		if _, err := io.ReadFull(s.conn, head[:]); err != nil {
-			s.c.t.Fatalf("%d bytes did not come: %v", n, err)
-		}
-		h, err := wire.ParseChunkHeader(&head)
-		if err != nil {
-			s.c.t.Fatal(err)
-		}
-		body := make([]byte, h.Length+s.opener.Overhead())
-		if _, err := io.ReadFull(s.conn, body); err != nil {
-			s.c.t.Fatal(err)
-		}
-		plain, err := s.opener.Open(&head, body)
-		if err != nil {
-			s.c.t.Fatal(err)
-		}
+		h, plain := s.chunk()
 		end := h.Offset + int64(h.Length)
 		if n -= int64(h.Length); n < 0 || h.ID != p.id || h.Kind != wire.KindKV || h.Rank != 0 || !allowed(h.Offset) || !allowed(end-1) {
 			s.c.t.Fatalf("chunk %+v is not what the grant and its credit allow", h)
