@@ -91,12 +91,14 @@ func (im impostor) start(ctx context.Context) error {
 			return err
 		}
 	}
+	f := e.Fingerprint.Storage
 	run := []string{
 		"sudo", "-n", "systemd-run", "--quiet", "--collect", "--unit=" + impostorUnit, "-p", "User=moai-engine", "-p", "Group=moai",
 		"-p", "RuntimeDirectory=moai-engine-impostor", "-p", "RuntimeDirectoryMode=0750", "-p", "UMask=0007",
 		"/usr/local/bin/moaid-lab", "engine", "--name", impostorName, "--node", PrefillHost, "--role", "prefill", "--model", im.model,
 		"--http-socket", e.HTTPSocket, "--daemon-socket", "/run/moai/engine.sock",
-		"--block-size", fmt.Sprint(e.Fingerprint.Storage.BlockSize),
+		"--kv-dtype", string(f.DType), "--kv-scales", string(f.Scales.Kind), "--kv-order", string(f.Order), "--kv-packing", string(f.Packing),
+		"--block-size", fmt.Sprint(f.BlockSize), "--kernel-block", fmt.Sprint(f.KernelBlock), "--kv-padding", fmt.Sprint(f.Padding),
 		"--weights-seed", fmt.Sprint(im.trueSeed + 1000), "--claim-fingerprint-of", fmt.Sprint(im.trueSeed),
 	}
 	if _, err := ssh(ctx, im.env, PrefillHost, nil, run...); err != nil {

@@ -182,7 +182,7 @@ func (h *holder) make(o order) error {
 	}
 	root := o.Spec.Root
 	if err := unix.Mount("moai-lab", root, "tmpfs", unix.MS_NODEV, "mode=755,size="+o.Disk); err != nil {
-		return fmt.Errorf("disk of size %s: %w", o.Disk, err)
+		return fmt.Errorf("disk of size %s at %s (to a lab of root's, every folder above must be open): %w", o.Disk, root, err)
 	}
 	x := &host{spec: *o.Spec, state: off}
 	program, err := os.ReadFile("/proc/self/exe")

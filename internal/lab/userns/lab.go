@@ -76,6 +76,15 @@ func (l *Lab) Up(ctx context.Context, names []string, disk string, moaidLab []by
 		names = plan.DefaultHosts
 	}
 	pid := l.holder()
+	if pid != 0 {
+		// A holder that was killed ends only when all its hosts have.
+		if _, err := l.order(ctx, order{Do: "status"}); err != nil {
+			if err := l.end(ctx); err != nil {
+				return err
+			}
+			pid = 0
+		}
+	}
 	if pid == 0 { // of a lab that was cut off
 		if err := l.clear(); err != nil {
 			return err
