@@ -135,9 +135,17 @@ func (r *drive) completion(ctx context.Context) error {
 	if t != nil {
 		r.report.Encryption = t.Encryption
 	}
+	sent, err := endedTransfer(ctx, r.prefill, c.Transfer)
+	if err != nil {
+		return err
+	}
+	if sent != nil {
+		r.report.Conversion, r.report.ValuesChanged = sent.Conversion, sent.ValuesClipped+sent.ValuesRounded
+	}
 	r.N.Say("route: %s", c.Route)
 	r.N.Say("prompt %d tokens, TTFT %.0f ms, ITL %.1f ms (median of %d)", c.PromptTokens, r.report.TTFTMillis, r.report.ITLMillis, len(c.ITL))
 	r.N.Say("KV: %d bytes arrived, %d expected from geometry, %d chunks, encryption %s", e.BytesMoved, e.BytesExpected, e.Chunks, r.report.Encryption)
+	r.N.Say("conversion on the way: %s; values changed by it: %d", r.report.Conversion, r.report.ValuesChanged)
 	r.N.Say("the decode engine computed %d prompt tokens itself, and says the same alone: %v", e.DecodeComputed, v.SameTokens)
 	r.N.Say("a transfer that brings nothing gives the same text too, from %d tokens computed on %s, and is told apart: %v", noop.DecodeComputed, DecodeHost, r.report.NoopDetected)
 	if !v.OK() {

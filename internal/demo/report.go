@@ -15,6 +15,8 @@ type Report struct {
 	KVBytesExpected      int64   `json:"kv_bytes_expected"`
 	Chunks               int64   `json:"chunks"`
 	Encryption           string  `json:"encryption"`
+	Conversion           string  `json:"conversion"`     // what the prefill's daemon changed of the KV; "none" if nothing
+	ValuesChanged        int64   `json:"values_changed"` // elements that the conversion could not preserve
 	PromptTokens         int     `json:"prompt_tokens"`
 	WrongWeightsDiffer   bool    `json:"wrong_weights_differ"`
 	NoopDetected         bool    `json:"noop_detected"`
@@ -30,7 +32,12 @@ type Report struct {
 // OK means that everything that the demo claims was seen.
 func (r Report) OK() bool {
 	return r.SameTokens && r.DecodePromptComputed <= 1 && r.KVBytes == r.KVBytesExpected && r.KVBytes > 0 &&
-		r.WrongWeightsDiffer && r.NoopDetected && r.SecondPlanEmpty && r.DriftShown && r.DriftHealed
+		r.converted() && r.WrongWeightsDiffer && r.NoopDetected && r.SecondPlanEmpty && r.DriftShown && r.DriftHealed
+}
+
+// converted means that the hosts' formats differ, and that every value survived.
+func (r Report) converted() bool {
+	return r.Conversion != "" && r.Conversion != "none" && r.ValuesChanged == 0
 }
 
 // Narrator says what happens, with the time since the start.
