@@ -28,6 +28,7 @@ type Engine struct {
 	Fingerprint kvcache.Fingerprint
 	Node        string // "" for one without a connector
 	Name        string
+	WithLogits  bool // answers tell all logits, not only their hashes
 
 	t  testing.TB
 	hc *http.Client
@@ -105,6 +106,7 @@ type Answer struct {
 	Cached   int      // prompt tokens that were not computed
 	Transfer *sched.TransferParams
 	Text     string
+	Logits   [][]float32 // a token, of an engine WithLogits
 }
 
 // Complete asks for n tokens, for any replica of the engine to answer.
@@ -114,7 +116,7 @@ func (e *Engine) Complete(ctx context.Context, prompt []int, n int, tr *sched.Tr
 
 // CompleteAt asks a data-parallel replica; nil means any.
 func (e *Engine) CompleteAt(ctx context.Context, replica *int, prompt []int, n int, tr *sched.TransferParams) (Answer, error) {
-	body, err := json.Marshal(map[string]any{"prompt": prompt, "max_tokens": n, "ignore_eos": true, "return_token_ids": true, "return_logits_hash": true, "kv_transfer_params": tr})
+	body, err := json.Marshal(map[string]any{"prompt": prompt, "max_tokens": n, "ignore_eos": true, "return_token_ids": true, "return_logits_hash": true, "return_logits": e.WithLogits, "kv_transfer_params": tr})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -139,9 +141,10 @@ func (e *Engine) CompleteAt(ctx context.Context, replica *int, prompt []int, n i
 	}
 	var r struct {
 		Choices []struct {
-			TokenIDs []int    `json:"token_ids"`
-			Hashes   []string `json:"logits_sha256"`
-			Text     string   `json:"text"`
+			TokenIDs []int       `json:"token_ids"`
+			Hashes   []string    `json:"logits_sha256"`
+			Logits   [][]float32 `json:"logits"`
+			Text     string      `json:"text"`
 		} `json:"choices"`
 		Usage struct {
 			Details struct {
@@ -153,7 +156,7 @@ func (e *Engine) CompleteAt(ctx context.Context, replica *int, prompt []int, n i
 	if err := json.Unmarshal(b, &r); err != nil || len(r.Choices) != 1 {
 		return Answer{}, fmt.Errorf("answer %s: %w", b, err)
 	}
-	return Answer{r.Choices[0].TokenIDs, r.Choices[0].Hashes, r.Usage.Details.Cached, r.Transfer, r.Choices[0].Text}, nil
+	return Answer{r.Choices[0].TokenIDs, r.Choices[0].Hashes, r.Usage.Details.Cached, r.Transfer, r.Choices[0].Text, r.Choices[0].Logits}, nil
 }
 
 // Metric reads the sum of a series from the engine's /metrics.
