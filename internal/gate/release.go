@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 
@@ -43,12 +44,23 @@ func (r repo) snapshot(ctx context.Context) (dir string, rel archives, err error
 	if err := r.exec(ctx, "tools/goreleaser", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "github.com/goreleaser/goreleaser/v2"); err != nil {
 		return "", archives{}, err
 	}
-	if err := r.exec(ctx, ".", bin, "release", "--snapshot", "--clean", "--skip=sign", "--parallelism=2"); err != nil {
+	if err := r.execEnv(ctx, ".", r.remote(ctx), bin, "release", "--snapshot", "--clean", "--skip=sign", "--parallelism=2"); err != nil {
 		return "", archives{}, err
 	}
 	dir = filepath.Join(r.root, releaseDir)
 	rel, err = readArchives(os.DirFS(dir))
 	return dir, rel, err
+}
+
+// remote gives a checkout without remotes one, for git's eyes only: without any,
+// GoReleaser does not read the commit from which versions and times are made.
+func (r repo) remote(ctx context.Context) []string {
+	list := exec.CommandContext(ctx, "git", "remote")
+	list.Dir = r.root
+	if out, err := list.Output(); err != nil || len(out) > 0 {
+		return nil // no git: GoReleaser will say so
+	}
+	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=remote.origin.url", "GIT_CONFIG_VALUE_0=https://github.com/moai-dev/" + project}
 }
 
 // releaseTwice makes the archives a second time and compares the sums.
