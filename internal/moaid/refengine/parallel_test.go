@@ -86,7 +86,9 @@ func TestReplicas(t *testing.T) {
 		at()
 		cancel()
 		wg.Wait()
-		idle(t, e)
+		for e.replicas[n].sched.Stats().Running > 0 {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	held(0, func() { // the first goes to the first
 		held(1, func() {
