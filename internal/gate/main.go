@@ -2,6 +2,7 @@
 //
 //	gate test               unit, property, in-process acceptance, conformance and lab tests of every module
 //	gate lab                the lab acceptance suite only
+//	gate formats            all pairs of KV formats through engines and daemons, with the controls; the last line is JSON
 //	gate lint               golangci-lint in every module
 //	gate generate [--check] docs from the schema; --check fails on a difference
 //	gate examples           fmt and validate of every example, under Terraform and OpenTofu
@@ -54,6 +55,8 @@ func run(ctx context.Context, args []string) error {
 		return r.test(ctx)
 	case "lab":
 		return r.lab(ctx)
+	case "formats":
+		return r.testFormats(ctx)
 	case "lint":
 		return r.lint(ctx)
 	case "generate":
@@ -74,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 	case "bite":
 		return r.bite(ctx)
 	}
-	return fmt.Errorf("usage: gate test | lab | lint | generate [--check] | examples | release [--twice] | tofu | cross | bite")
+	return fmt.Errorf("usage: gate test | lab | formats | lint | generate [--check] | examples | release [--twice] | tofu | cross | bite")
 }
 
 // exec runs argv in a folder of the checkout, its output on ours.
