@@ -13,8 +13,9 @@
 //
 // # One user
 //
-// Where only one user id is mapped, every account of the host is that one to the kernel. /etc/passwd numbers them apart
-// all the same; chown and stat keep and tell owners by name in the server's memory, and `id -u NAME` tells the truth: 0.
+// An ordinary user can map one user id, his own, without help. So every account of a host is the same one to the kernel;
+// /etc/passwd numbers them apart all the same. The host's chown and stat keep and tell owners by name, through the server,
+// and `id -u NAME` tells the truth: 0. Nothing here keeps one account from another's files: that needs a better tier.
 //
 // # Which unit a process is of
 //
@@ -41,8 +42,8 @@ type Spec struct {
 	Root      string            `json:"root"`      // the tmpfs that is to be its root
 	Addresses []string          `json:"addresses"` // with prefix length, of eth0 and eth1
 	Ports     []string          `json:"ports"`     // the other ends of their cables
+	MACs      []string          `json:"macs"`
 	SSHPort   int               `json:"ssh_port"`
-	Narrow    bool              `json:"narrow"` // one user id is mapped
 	Files     []File            `json:"files"`
 	Links     map[string]string `json:"links"`
 }

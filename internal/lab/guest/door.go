@@ -202,10 +202,6 @@ func (s *session) command(line string) (int, error) {
 	if !ok {
 		return 0, errors.New("this user is gone")
 	}
-	ids, err := s.h.ids(u.Name, "")
-	if err != nil {
-		return 0, err
-	}
 	argv := []string{"/bin/sh", "-c", line}
 	if line == "" {
 		argv = []string{"/bin/sh", "-l"}
@@ -221,7 +217,7 @@ func (s *session) command(line string) (int, error) {
 		return 0, errors.Join(err, gate.Close(), pass.Close())
 	}
 	defer func() { _, _ = status.Close(), gate.Close() }()
-	cmd := exec.CommandContext(context.Background(), Program, append([]string{strconv.Itoa(0o22), u.Home, ids}, argv...)...)
+	cmd := exec.CommandContext(context.Background(), Program, append([]string{strconv.Itoa(0o22), u.Home}, argv...)...)
 	cmd.Args[0] = execName
 	cmd.Env = []string{"PATH=" + defaultPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=/bin/sh", "LANG=C.UTF-8", "SSH_CONNECTION=" + client}
 	cmd.ExtraFiles = []*os.File{gate, said}

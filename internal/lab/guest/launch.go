@@ -20,8 +20,8 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/lab/supervisor"
 )
 
-// becomeProgram waits until it may, and then becomes a program: the arguments are the mask, the folder, the ids, and the
-// program's own. Descriptor 3 is the gate; what is written to descriptor 4 is why it could not, and it is closed when it
+// becomeProgram waits until it may, and then becomes a program: the arguments are the mask, the folder and the program's
+// own. Descriptor 3 is the gate; what is written to descriptor 4 is why it could not, and it is closed when it
 // could.
 func becomeProgram(args []string) int {
 	const gate, status = 3, 4
@@ -29,7 +29,7 @@ func becomeProgram(args []string) int {
 		_, _ = syscall.Write(status, []byte(err.Error()))
 		return 203 // as systemd says it
 	}
-	if len(args) < 4 {
+	if len(args) < 3 {
 		return 2
 	}
 	mask, err := strconv.Atoi(args[0])
@@ -45,71 +45,22 @@ func becomeProgram(args []string) int {
 	if err := os.Chdir(args[1]); err != nil {
 		return fail(err)
 	}
-	if err := drop(args[2]); err != nil {
-		return fail(err)
-	}
-	return fail(fmt.Errorf("%s: %w", args[3], syscall.Exec(args[3], args[3:], os.Environ()))) //nolint:gosec // the unit's own program
+	return fail(fmt.Errorf("%s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))) //nolint:gosec // the unit's own program
 }
 
-// drop takes on ids, "uid:gid,gid,…"; an empty text keeps root's.
-func drop(ids string) error {
-	if ids == "" {
-		return nil
-	}
-	user, list, _ := strings.Cut(ids, ":")
-	uid, err := strconv.Atoi(user)
+// known says which of a unit's user and group the host does not have.
+func known(user, group string) error {
+	db, err := readAccounts()
 	if err != nil {
 		return err
 	}
-	var gids []int
-	for _, g := range strings.Split(list, ",") {
-		n, err := strconv.Atoi(g)
-		if err != nil {
-			return err
-		}
-		gids = append(gids, n)
+	if _, ok := db.User(user); !ok && user != "" {
+		return fmt.Errorf("there is no user %s", user)
 	}
-	if err := syscall.Setgroups(gids); err != nil {
-		return fmt.Errorf("setgroups: %w", err)
-	}
-	if err := syscall.Setresgid(gids[0], gids[0], gids[0]); err != nil {
-		return fmt.Errorf("setgid: %w", err)
-	}
-	if err := syscall.Setresuid(uid, uid, uid); err != nil {
-		return fmt.Errorf("setuid: %w", err)
+	if _, ok := db.Group(group); !ok && group != "" {
+		return fmt.Errorf("there is no group %s", group)
 	}
 	return nil
-}
-
-// ids is what drop takes for a user and a group by name.
-func (h *server) ids(user, group string) (string, error) {
-	if h.spec.Narrow || user == "" && group == "" {
-		return "", nil
-	}
-	db, err := readAccounts()
-	if err != nil {
-		return "", err
-	}
-	u := account.User{Name: "root"}
-	if user != "" {
-		var ok bool
-		if u, ok = db.User(user); !ok {
-			return "", fmt.Errorf("there is no user %s", user)
-		}
-	}
-	gids := db.GroupIDs(u)
-	if group != "" {
-		g, ok := db.Group(group)
-		if !ok {
-			return "", fmt.Errorf("there is no group %s", group)
-		}
-		gids[0] = g.GID
-	}
-	var words []string
-	for _, g := range gids {
-		words = append(words, strconv.Itoa(g))
-	}
-	return fmt.Sprintf("%d:%s", u.UID, strings.Join(words, ",")), nil
 }
 
 // process is a unit's main process.
@@ -121,15 +72,14 @@ type process struct {
 
 // launch starts a unit's program; it runs when its cgroup file tells its unit.
 func (h *server) launch(l supervisor.Launch) (supervisor.Process, error) {
-	ids, err := h.ids(l.User, l.Group)
-	if err != nil {
+	if err := known(l.User, l.Group); err != nil {
 		return nil, err
 	}
 	dir := l.Directory
 	if dir == "" {
 		dir = "/"
 	}
-	cmd := exec.CommandContext(context.Background(), Program, append([]string{strconv.Itoa(l.UMask), dir, ids}, l.Argv...)...)
+	cmd := exec.CommandContext(context.Background(), Program, append([]string{strconv.Itoa(l.UMask), dir}, l.Argv...)...)
 	cmd.Args[0] = execName
 	cmd.Env = l.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

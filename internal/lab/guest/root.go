@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -191,7 +192,7 @@ func seed(s Spec) error {
 	}
 	db.Users = append(db.Users, account.User{Name: "nobody", UID: 65534, GID: 65534, Comment: "nobody", Home: "/nonexistent", Shell: "/usr/sbin/nologin"})
 	passwd, group := db.Text()
-	owner, _ := db.User(s.User)
+	owned := map[string]string{}
 	files := append(slices.Clone(s.Files), File{Path: "/etc/passwd", Content: passwd, Mode: 0o644}, File{Path: "/etc/group", Content: group, Mode: 0o644},
 		File{Path: "/etc/nsswitch.conf", Content: "passwd: files\ngroup: files\nshadow: files\nhosts: files\n", Mode: 0o644})
 	for _, name := range copied {
@@ -201,15 +202,22 @@ func seed(s Spec) error {
 	}
 	for _, f := range files {
 		name := filepath.Join(s.Root, f.Path)
-		if err := makeParents(s, filepath.Dir(name), f.Owned, owner); err != nil {
+		if err := makeParents(s, filepath.Dir(name), f.Owned, owned); err != nil {
 			return err
 		}
 		if err := os.WriteFile(name, []byte(f.Content), fs.FileMode(f.Mode)); err != nil {
 			return err
 		}
-		if err := give(s, name, f.Owned, owner); err != nil {
+		if err := give(s, name, f.Owned, owned); err != nil {
 			return err
 		}
+	}
+	text, err := json.Marshal(owned)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.Root, ownersFile), text, 0o600); err != nil {
+		return err
 	}
 	for link, target := range s.Links {
 		name := filepath.Join(s.Root, link)
@@ -220,7 +228,7 @@ func seed(s Spec) error {
 			return err
 		}
 	}
-	for _, tool := range tools(s.Narrow) {
+	for _, tool := range tools() {
 		if err := os.Symlink(Program, filepath.Join(s.Root, "usr/local/bin", tool)); err != nil {
 			return err
 		}
@@ -229,26 +237,31 @@ func seed(s Spec) error {
 }
 
 // makeParents makes the folders above a file; those below /home are their user's, and for nobody else.
-func makeParents(s Spec, dir string, owned bool, owner account.User) error {
+func makeParents(s Spec, dir string, own bool, owned map[string]string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	if err := makeParents(s, filepath.Dir(dir), owned, owner); err != nil {
+	if err := makeParents(s, filepath.Dir(dir), own, owned); err != nil {
 		return err
 	}
 	mode := fs.FileMode(0o755)
-	if owned && strings.HasPrefix(dir, filepath.Join(s.Root, "home")+"/") {
+	if own && strings.HasPrefix(dir, filepath.Join(s.Root, "home")+"/") {
 		mode = 0o700
 	}
 	if err := os.Mkdir(dir, mode); err != nil {
 		return err
 	}
-	return give(s, dir, owned, owner)
+	return give(s, dir, own, owned)
 }
 
-func give(s Spec, name string, owned bool, owner account.User) error {
-	if !owned || s.Narrow {
+// give notes that a file is the host's user's.
+func give(s Spec, name string, own bool, owned map[string]string) error {
+	if !own {
 		return nil
 	}
-	return os.Chown(name, owner.UID, owner.GID)
+	info, err := os.Lstat(name)
+	if err == nil {
+		owned[inode(info)] = s.User + ":" + s.User
+	}
+	return err
 }

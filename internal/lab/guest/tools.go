@@ -3,14 +3,12 @@ package guest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,9 +17,6 @@ import (
 
 // commands are the tools that the lab's program is inside a host, by name. Each returns its exit status.
 var commands map[string]func(args []string) int
-
-// narrowOnly are tools that are needed only where the kernel knows one user.
-var narrowOnly = []string{"chown", "id", "stat"}
 
 func init() {
 	commands = map[string]func(args []string) int{
@@ -34,15 +29,7 @@ func init() {
 }
 
 // tools lists the names that a host has in /usr/local/bin.
-func tools(narrow bool) []string {
-	var names []string
-	for name := range commands {
-		if narrow || !slices.Contains(narrowOnly, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+func tools() []string { return slices.Sorted(maps.Keys(commands)) }
 
 func asked(what string) func([]string) int {
 	return func(args []string) int { return ask(Request{Do: what, Args: args}) }
@@ -80,8 +67,7 @@ func become(name string, argv []string) int {
 	return 126
 }
 
-// sudo runs a command as root, without a question: on hosts with one user everybody is root to the kernel, on others this
-// program has the set-user-id bit.
+// sudo runs a command as root, without a question: everybody is root to the kernel.
 func sudo(args []string) int {
 	target := "root"
 	i := 0
@@ -130,16 +116,6 @@ func as(name, target string, argv []string) int {
 	if !ok || len(argv) == 0 {
 		fmt.Fprintf(os.Stderr, "%s: user %s does not exist\n", name, target)
 		return 1
-	}
-	if _, err := os.Stat("/usr/local/bin/chown"); errors.Is(err, fs.ErrNotExist) { // more than one user
-		var gids []string
-		for _, g := range db.GroupIDs(u) {
-			gids = append(gids, strconv.Itoa(g))
-		}
-		if err := drop(fmt.Sprintf("%d:%s", u.UID, strings.Join(gids, ","))); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: become %s: %v\n", name, target, err)
-			return 1
-		}
 	}
 	for key, value := range map[string]string{"USER": u.Name, "LOGNAME": u.Name, "HOME": u.Home, "PATH": defaultPath} {
 		_ = os.Setenv(key, value) // the keys are good

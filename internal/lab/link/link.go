@@ -77,8 +77,12 @@ func AddBridge(name string) error {
 }
 
 // AddCable lays a cable: one end, port, is plugged into a bridge here; the other, called device, is in the network namespace of
-// a process.
-func AddCable(port, bridge, device string, pid int) error {
+// a process. Its hardware address is the same whenever the cable is laid anew: others remember it.
+func AddCable(port, bridge, device, address string, pid int) error {
+	mac, err := net.ParseMAC(address)
+	if err != nil {
+		return err
+	}
 	b, err := net.InterfaceByName(bridge)
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", bridge, err)
@@ -100,6 +104,7 @@ func AddCable(port, bridge, device string, pid int) error {
 			m.nest(vethPeer, func() {
 				m.info(0, 0)
 				m.text(unix.IFLA_IFNAME, device)
+				m.nest(unix.IFLA_ADDRESS, func() { m.b = append(m.b, mac...) })
 				m.number(unix.IFLA_NET_NS_PID, uint32(pid))
 			})
 		})

@@ -270,7 +270,7 @@ func (x *host) start() error {
 	go x.watch(cmd, x.ended)
 	// The host waits for its description until its cables are laid.
 	for i, n := range plan.Nets {
-		if err := link.AddCable(x.spec.Ports[i], n.Bridge(), n.Interface(), cmd.Process.Pid); err != nil {
+		if err := link.AddCable(x.spec.Ports[i], n.Bridge(), n.Interface(), x.spec.MACs[i], cmd.Process.Pid); err != nil {
 			x.kill()
 			return err
 		}

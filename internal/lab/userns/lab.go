@@ -155,11 +155,11 @@ func (l *Lab) spec(h plan.Host) (guest.Spec, error) {
 		return guest.Spec{}, err
 	}
 	s := guest.Spec{
-		Lab: l.Plan.Name, Host: h.Name, User: h.User, Root: l.disk(h.Name), SSHPort: h.SSHPort(), Narrow: true, Links: map[string]string{},
+		Lab: l.Plan.Name, Host: h.Name, User: h.User, Root: l.disk(h.Name), SSHPort: h.SSHPort(), Links: map[string]string{},
 	}
 	for _, n := range plan.Nets {
 		s.Addresses = append(s.Addresses, h.CIDR(n))
-		s.Ports = append(s.Ports, h.Port(n))
+		s.Ports, s.MACs = append(s.Ports, h.Port(n)), append(s.MACs, h.MAC(n))
 	}
 	files, err := machine.SeedFiles(h, keys)
 	if err != nil {

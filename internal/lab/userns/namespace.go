@@ -113,5 +113,5 @@ func probe() error {
 	if err := makeBridges(); err != nil {
 		return err
 	}
-	return link.AddCable("probe", plan.Mgmt.Bridge(), "eth0", os.Getpid())
+	return link.AddCable("probe", plan.Mgmt.Bridge(), "eth0", "02:6c:00:00:00:01", os.Getpid())
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// chownTool is chown where the kernel knows one user: the server keeps the names.
+// chownTool is chown: the server keeps the names.
 func chownTool(args []string) int {
 	var words []string
 	recursive := false
@@ -71,7 +71,7 @@ func chownTool(args []string) int {
 	return ask(q)
 }
 
-// idTool is id where the kernel knows one user: that is what "id -u NAME" says. The rest is the machine's id on the host's
+// idTool is id: that is what "id -u NAME" says. The rest is the machine's id on the host's
 // own account database.
 func idTool(args []string) int {
 	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" })
@@ -91,7 +91,7 @@ func idTool(args []string) int {
 	return 0
 }
 
-// statTool is stat -c where the kernel knows one user: owners come from the server.
+// statTool is stat -c: owners come from the server.
 func statTool(args []string) int {
 	format, follow := "", false
 	var names []string
