@@ -6,7 +6,9 @@
 //
 // A tier is a way to make hosts; all tiers are a Driver and answer to the same commands. Tier N makes hosts with
 // systemd-nspawn, as root. Tier NR makes the same hosts with the same code for an ordinary user: this program enters namespaces
-// of that user's own first (package rootless), and is root there. Choose says which tier a lab is, or would be, and why no better one.
+// of that user's own first (package rootless), and is root there. Tier G needs neither systemd-nspawn nor an image nor
+// subordinate ids: its hosts are namespaces over the machine's own programs, with an SSH server and a service manager of the
+// lab's (packages userns and guest). It proves less: no real systemd, no users apart, no sandbox of units. Choose says which tier a lab is, or would be, and why no better one.
 //
 // # Layout
 //

@@ -98,7 +98,7 @@ func (db DB) Group(name string) (Group, bool) {
 	return db.Groups[i], true
 }
 
-// Groups lists the ids of all groups of a user, the primary one first.
+// GroupIDs lists the ids of all groups of a user, the primary one first.
 func (db DB) GroupIDs(u User) []int {
 	ids := []int{u.GID}
 	for _, g := range db.Groups {

@@ -146,15 +146,15 @@ func reason(err error) string {
 	if !errors.As(err, &errno) {
 		return err.Error()
 	}
-	switch errno {
-	case syscall.ENOENT:
-		return "No such file or directory"
-	case syscall.ENOTDIR:
-		return "Not a directory"
-	case syscall.EACCES:
-		return "Permission denied"
+	if text, ok := words[errno]; ok {
+		return text
 	}
 	return errno.Error()
+}
+
+// words are the errors that scripts know by their text.
+var words = map[syscall.Errno]string{
+	syscall.ENOENT: "No such file or directory", syscall.ENOTDIR: "Not a directory", syscall.EACCES: "Permission denied",
 }
 
 // formatStat renders the directives that are asked for here; others stay as they are.

@@ -45,7 +45,7 @@ func becomeProgram(args []string) int {
 	if err := os.Chdir(args[1]); err != nil {
 		return fail(err)
 	}
-	return fail(fmt.Errorf("%s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))) //nolint:gosec // the unit's own program
+	return fail(fmt.Errorf("%s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ())))
 }
 
 // known says which of a unit's user and group the host does not have.

@@ -62,7 +62,7 @@ func become(name string, argv []string) int {
 		fmt.Fprintf(os.Stderr, "%s: %s: command not found\n", name, argv[0])
 		return 1
 	}
-	err = syscall.Exec(path, argv, os.Environ()) //nolint:gosec // what the user names is what it is for
+	err = syscall.Exec(path, argv, os.Environ())
 	fmt.Fprintf(os.Stderr, "%s: %s: %v\n", name, path, err)
 	return 126
 }

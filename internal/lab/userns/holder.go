@@ -284,9 +284,9 @@ func (x *host) start() error {
 	if err := r.SetReadDeadline(time.Now().Add(bootLimit)); err != nil {
 		return err
 	}
-	if n, err := r.Read(make([]byte, 16)); err != nil || n == 0 {
+	if _, err := r.Read(make([]byte, 16)); err != nil { // of a pipe that ended, too
 		x.kill()
-		return fmt.Errorf("the host ended, or did not answer, while it started (%v); see the lab's console", err)
+		return fmt.Errorf("the host ended, or did not answer, while it started: %w", err)
 	}
 	return nil
 }
