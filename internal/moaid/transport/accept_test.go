@@ -42,7 +42,7 @@ func TestSilenceAndNoiseAreClosed(t *testing.T) {
 	noLeaks(t)
 	n := newNode(t, "n", func(o *Options) { o.Timing.Unauthenticated = time.Second })
 	conns := map[string]net.Conn{"silence": tcp(t, n.addr)}
-	for _, first := range []string{"GET / HTTP/1.1\r\n", "MOAX", "\x00", "MOAI\x00too short", "\x16\x03\x01", "MOAI" + strings.Repeat("\x00", wire.OpeningSize)} {
+	for _, first := range []string{"GET / HTTP/1.1\r\n", "MOAX", "\x00", "MOAI\x01too short", "\x16\x03\x01", "MOAI" + strings.Repeat("\x00", wire.OpeningSize)} {
 		conns[first] = tcp(t, n.addr)
 		if _, err := io.WriteString(conns[first], first); err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 		tcp(t, n.addr)
 	}
 	hung := tcp(t, n.addr)
-	if _, err := io.WriteString(hung, "MOAI\x00"); err != nil {
+	if _, err := io.WriteString(hung, "MOAI\x01"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "all were accepted", func() bool { return n.mux.Counters().Accepted == 4 })

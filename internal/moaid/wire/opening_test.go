@@ -14,7 +14,7 @@ func TestGoldenOpening(t *testing.T) {
 	if len(b) != OpeningSize {
 		t.Fatalf("%d bytes", len(b))
 	}
-	if got, want := hex.EncodeToString(b[:27]), "4d4f414900"+idB+"0003"+"00000001"; got != want {
+	if got, want := hex.EncodeToString(b[:27]), "4d4f414901"+idB+"0003"+"00000001"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	opening := [OpeningSize]byte(b)
@@ -26,7 +26,7 @@ func TestGoldenOpening(t *testing.T) {
 	if got := hex.EncodeToString(b[27:]); got != goldenOpeningMAC {
 		t.Errorf("opening MAC %s", got)
 	}
-	if got := hex.EncodeToString(answer); got != "4d4f414900"+goldenAnswerMAC {
+	if got := hex.EncodeToString(answer); got != "4d4f414901"+goldenAnswerMAC {
 		t.Errorf("answer %s", got)
 	}
 	if got := hex.EncodeToString(DataContext(FromAcceptor, 3, 1)); got != "01"+"0003"+"00000001" {
@@ -66,7 +66,7 @@ func TestOpeningIsAuthenticatedWhole(t *testing.T) {
 		t.Error("another key is taken")
 	}
 	// The opening's own MAC must not do as an answer.
-	if VerifyAnswer((*[AnswerSize]byte)(append([]byte("MOAI\x00"), b[OpeningSize-macSize:]...)), &b, openingKey) {
+	if VerifyAnswer((*[AnswerSize]byte)(append([]byte("MOAI\x01"), b[OpeningSize-macSize:]...)), &b, openingKey) {
 		t.Error("a reflected MAC is an answer")
 	}
 }
@@ -97,6 +97,6 @@ func FuzzOpening(f *testing.F) {
 }
 
 const (
-	goldenOpeningMAC = "d96796a6e133e8490e961552d18d3ea24841aac9a27c573aacf47546d32e4ffc"
-	goldenAnswerMAC  = "37e4919233a95145864c7d8c9e1c9171c10e20d193271d4121753cb967344e15"
+	goldenOpeningMAC = "726466f61b4a1de49e5a27aa69cbc8d4c034bf9988970c1dbc9a8b2c1f94d1f7"
+	goldenAnswerMAC  = "cd85f79cd1614b1de8d1a37c7f29986b09872d99aaed905e0e8a2e438fb5cdd1"
 )

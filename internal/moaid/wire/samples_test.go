@@ -38,8 +38,8 @@ var (
 )
 
 var samples = []sample{
-	{&Hello{Node: "n1", Instance: id16(0xaa), Session: id16(0xbb), Encryption: EncryptionAEAD, Streams: 4, Engines: []Engine{sampleEngine}},
-		"00000058 01 0000 0002 6e31" + idA + idB + "01 04 0001" + sampleEngineHex},
+	{&Hello{Version: 1, Node: "n1", Instance: id16(0xaa), Session: id16(0xbb), Encryption: EncryptionAEAD, Streams: 4, Engines: []Engine{sampleEngine}},
+		"00000058 01 0001 0002 6e31" + idA + idB + "01 04 0001" + sampleEngineHex},
 	{&Engines{Engines: []Engine{sampleEngine, sampleEngine}}, "0000005d 02 0002" + sampleEngineHex + sampleEngineHex},
 	{&Engines{}, "00000003 02 0000"},
 	{&Offer{ID: id16(0xaa), SourceEngine: "p", TargetEngine: "d0", Tokens: 513, TokenHash: hash32(0xcc), LifetimeMS: 60000},
