@@ -37,7 +37,7 @@ func Main(args []string) {
 	var err error
 	switch {
 	case strings.HasPrefix(name, holderName+"-"):
-		err = hold(args[1])
+		err = hold()
 	case name == probeName:
 		err = probe()
 	default:

@@ -28,7 +28,7 @@ type order struct {
 	Host     string      `json:"host,omitempty"`
 	Spec     *guest.Spec `json:"spec,omitempty"`     // of make
 	Disk     string      `json:"disk,omitempty"`     // of make: size as mount takes it
-	MoaidLab string      `json:"moaidlab,omitempty"` // of make and install: path of the binary
+	MoaidLab []byte      `json:"moaidlab,omitempty"` // of make and install: the binary
 }
 
 // answer is what the holder says.
@@ -51,6 +51,10 @@ const (
 	frozen = "frozen"
 )
 
+// disks is where the holder has the hosts' disks. It is a place of its own that hides the machine's folder of that name from the
+// lab: the state folder may be closed to the user that the machine's root is inside.
+const disks = "/tmp"
+
 // bootLimit bounds how long a host may take until its server answers.
 const bootLimit = 30 * time.Second
 
@@ -71,14 +75,17 @@ type host struct {
 	wanted bool          // it ended because it was told to
 }
 
-// hold is the holder's whole life; dir is the lab's state folder.
-func hold(string) error {
+// hold is the holder's whole life.
+func hold() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)
 	}
 	// The machine's /proc numbers processes as they are outside.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if err := unix.Mount("moai-lab", disks, "tmpfs", unix.MS_NODEV, "mode=755,size=1m"); err != nil {
+		return fmt.Errorf("a place for disks: %w", err)
 	}
 	if err := link.Up("lo"); err != nil {
 		return err
@@ -180,9 +187,13 @@ func (h *holder) make(o order) error {
 	if h.hosts[o.Spec.Host] != nil {
 		return fmt.Errorf("there is a host %s already", o.Spec.Host)
 	}
-	root := o.Spec.Root
+	root := filepath.Join(disks, o.Spec.Host)
+	o.Spec.Root = root
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
 	if err := unix.Mount("moai-lab", root, "tmpfs", unix.MS_NODEV, "mode=755,size="+o.Disk); err != nil {
-		return fmt.Errorf("disk of size %s at %s (to a lab of root's, every folder above must be open): %w", o.Disk, root, err)
+		return fmt.Errorf("disk of size %s: %w", o.Disk, err)
 	}
 	x := &host{spec: *o.Spec, state: off}
 	program, err := os.ReadFile("/proc/self/exe")
@@ -210,11 +221,7 @@ func (h *holder) make(o order) error {
 }
 
 // install puts moaid-lab into the host when its content differs.
-func (x *host) install(file string) error {
-	binary, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
+func (x *host) install(binary []byte) error {
 	name := filepath.Join(x.spec.Root, machine.LabBinary)
 	if have, err := os.ReadFile(name); err == nil && string(have) == string(binary) {
 		return nil

@@ -59,10 +59,8 @@ func Open(base, name string, say func(string, ...any)) (*Lab, error) {
 func (l *Lab) planFile() string          { return filepath.Join(l.dir, "plan.json") }
 func (l *Lab) socket() string            { return filepath.Join(l.dir, "control") }
 func (l *Lab) console() string           { return filepath.Join(l.dir, "console") }
-func (l *Lab) disk(host string) string   { return filepath.Join(l.dir, "hosts", host) }
 func (l *Lab) holderFile() string        { return filepath.Join(l.dir, "holder") }
 func (l *Lab) holderCommand() string     { return holderName + "-" + l.Plan.Name }
-func (l *Lab) moaidLab() string          { return filepath.Join(l.dir, "moaid-lab") }
 func (l *Lab) keyPrefix(h string) string { return filepath.Join(l.dir, "keys", h) }
 
 // startLimit bounds how long the holder may take until it takes orders.
@@ -96,14 +94,6 @@ func (l *Lab) Up(ctx context.Context, names []string, disk string, moaidLab []by
 	if err := l.save(); err != nil {
 		return err
 	}
-	if err := replace(l.moaidLab(), moaidLab, 0o755); err != nil {
-		return err
-	}
-	for _, h := range l.Plan.Hosts {
-		if err := os.MkdirAll(l.disk(h.Name), 0o755); err != nil {
-			return err
-		}
-	}
 	if pid == 0 {
 		if err := l.hold(ctx); err != nil {
 			return fmt.Errorf("start the lab: %w", err)
@@ -114,7 +104,7 @@ func (l *Lab) Up(ctx context.Context, names []string, disk string, moaidLab []by
 		return err
 	}
 	for _, h := range l.Plan.Hosts {
-		if err := l.bring(ctx, h, now.States[h.Name], disk); err != nil {
+		if err := l.bring(ctx, h, now.States[h.Name], disk, moaidLab); err != nil {
 			return fmt.Errorf("host %s: %w; the console ends:\n%s", h.Name, err, l.consoleEnd())
 		}
 	}
@@ -122,9 +112,9 @@ func (l *Lab) Up(ctx context.Context, names []string, disk string, moaidLab []by
 }
 
 // bring makes a host what it shall be from what it is.
-func (l *Lab) bring(ctx context.Context, h plan.Host, state, disk string) error {
+func (l *Lab) bring(ctx context.Context, h plan.Host, state, disk string, moaidLab []byte) error {
 	start := time.Now()
-	o := order{Host: h.Name, MoaidLab: l.moaidLab()}
+	o := order{Host: h.Name, MoaidLab: moaidLab}
 	switch state {
 	case frozen:
 		return errors.New("it is frozen: thaw it")
@@ -155,7 +145,7 @@ func (l *Lab) spec(h plan.Host) (guest.Spec, error) {
 		return guest.Spec{}, err
 	}
 	s := guest.Spec{
-		Lab: l.Plan.Name, Host: h.Name, User: h.User, Root: l.disk(h.Name), SSHPort: h.SSHPort(), Links: map[string]string{},
+		Lab: l.Plan.Name, Host: h.Name, User: h.User, SSHPort: h.SSHPort(), Links: map[string]string{},
 	}
 	for _, n := range plan.Nets {
 		s.Addresses = append(s.Addresses, h.CIDR(n))
@@ -209,7 +199,7 @@ func (l *Lab) hold(ctx context.Context) error {
 	defer func() { _ = r.Close() }()
 	// Not bound to ctx: the lab goes on when the command that started it ends.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/proc/self/exe")
-	cmd.Args = []string{l.holderCommand(), l.dir}
+	cmd.Args = []string{l.holderCommand()}
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.ExtraFiles = []*os.File{control, w}
@@ -321,7 +311,7 @@ func (l *Lab) end(ctx context.Context) error {
 func (l *Lab) clear() error {
 	l.Plan.Hosts = nil
 	var errs []error
-	for _, name := range []string{l.socket(), l.holderFile(), filepath.Join(l.dir, "hosts"), filepath.Join(l.dir, "keys"), l.planFile()} {
+	for _, name := range []string{l.socket(), l.holderFile(), filepath.Join(l.dir, "keys"), l.planFile()} {
 		errs = append(errs, os.RemoveAll(name))
 	}
 	return errors.Join(errs...)
