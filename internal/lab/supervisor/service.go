@@ -40,10 +40,14 @@ type unit struct {
 
 // load reads the unit's file, unless it was read before and again is not wanted. Called with mu held.
 func (u *unit) load(again bool) {
-	if u.transient || u.loaded && !again {
+	idle := u.active == "inactive" && u.process == nil
+	if u.transient || u.loaded && !again && !idle {
 		return
 	}
 	text, err := os.ReadFile(u.m.file(u.name))
+	if u.loaded && !again && !errors.Is(err, fs.ErrNotExist) {
+		return // an idle unit is forgotten when its file is gone
+	}
 	if err != nil {
 		u.loaded, u.text, u.bad = false, "", nil
 		if !errors.Is(err, fs.ErrNotExist) {

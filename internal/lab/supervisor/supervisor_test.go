@@ -337,6 +337,9 @@ func TestLifeOfAService(t *testing.T) {
 	if err := r.Disable(u); err != nil || r.State(u).File != "disabled" {
 		t.Errorf("disable: %v, %+v", err, r.State(u))
 	}
+	if err := os.Remove(filepath.Join(r.dir, u)); err != nil || r.State(u).Load != "not-found" {
+		t.Errorf("an idle unit without a file: %v, %+v", err, r.State(u))
+	}
 	if log := r.c.Journal.Text(Query{Units: []string{u}, Last: -1, Format: "cat"}); !strings.Contains(log, "Main process exited, code=killed, status=KILL") {
 		t.Errorf("log: %s", log)
 	}
