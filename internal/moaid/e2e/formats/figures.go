@@ -63,14 +63,19 @@ type Required struct {
 	WrongDefault   int // prompts with wrong weights on the default pair
 	Damaged        int // flipped bits of each of the damaged pairs; swapped pages are half as many
 	Lossy          int // lossy pairs
+	Ways           int // from a prefill to a decode engine, of the pools
 	// DamagedPairs are the pairs of formats of the default set to which damage is done.
 	DamagedPairs [][2]string
 }
 
+// PoolsSet is the set of rows of a pair of pools: two engines on each node, all of them
+// busy at once.
+const PoolsSet = "pools"
+
 // CI is what continuous integration requires; 50 prompts a pair are the full run.
 func CI(prompts int) Required {
 	return Required{
-		Prompts: prompts, DefaultPrompts: 50, WrongDefault: 50, Damaged: 40, Lossy: 5,
+		Prompts: prompts, DefaultPrompts: 50, WrongDefault: 50, Damaged: 40, Lossy: 5, Ways: 4,
 		DamagedPairs: [][2]string{{DefaultPrefill, DefaultDecode}, {"h100-tp2", "mi300x-tp4"}},
 	}
 }
@@ -78,7 +83,7 @@ func CI(prompts int) Required {
 // Compute gives the figures of a run's rows. What the plan has and the rows have not
 // is a mismatch; so is a control that was not run.
 func Compute(plan Plan, rows []Row, need Required) Figures {
-	c := counting{plan: plan, need: need, plain: map[string]int{}, verdicts: map[string]bool{}, wrong: map[string]Share{}, damaged: map[[3]string]Share{}}
+	c := counting{plan: plan, need: need, plain: map[string]int{}, verdicts: map[string]bool{}, wrong: map[string]Share{}, refused: map[string]bool{}, ways: map[string]int{}, damaged: map[[3]string]Share{}}
 	c.f.Lossy = []Lossy{}
 	for i := range rows {
 		c.row(&rows[i])
@@ -96,6 +101,8 @@ type counting struct {
 	plain    map[string]int      // prompts by pair
 	verdicts map[string]bool     // pairs of formats of which both daemons said what is right
 	wrong    map[string]Share    // by pair
+	refused  map[string]bool     // pairs of which a prompt was computed by decode
+	ways     map[string]int      // prompts by pair, of pools
 	damaged  map[[3]string]Share // by kind and formats
 }
 
@@ -120,6 +127,9 @@ func (c *counting) row(r *Row) {
 	case KindPlain:
 		c.f.Prompts++
 		c.plain[r.ID()]++
+		if r.Set == PoolsSet {
+			c.ways[r.ID()]++
+		}
 		if faults := r.Faults(); len(faults) > 0 {
 			c.mismatch("%s, prompt of %d tokens: %v", r.ID(), r.PromptTokens, faults)
 		}
@@ -150,6 +160,7 @@ func (c *counting) row(r *Row) {
 			faults = append(faults, fmt.Sprintf("%d bytes crossed", r.Bytes))
 		}
 		k.Refused.add(len(faults) == 0)
+		c.refused[r.ID()] = c.refused[r.ID()] || len(faults) == 0
 		c.control(len(faults) == 0, "%s, refused: %v", r.ID(), faults)
 	case KindInexact:
 		faults := r.recomputed("inexact")
@@ -219,6 +230,14 @@ func (c *counting) missing() {
 		w := c.wrong[p.ID()]
 		c.control(w.Of > 0 && w.Are*100 >= w.Of*95, "%s: wrong weights changed %d of %d answers", p.ID(), w.Are, w.Of)
 	}
+	for way, n := range c.ways {
+		if n < c.need.Prompts {
+			c.mismatch("%s: %d of %d prompts were run", way, n, c.need.Prompts)
+		}
+	}
+	if len(c.ways) < c.need.Ways {
+		c.mismatch("%d of %d ways between pools were run", len(c.ways), c.need.Ways)
+	}
 	c.f.Pairs = len(formats)
 	if c.f.Pairs == 0 {
 		c.mismatch("nothing was planned")
@@ -252,6 +271,7 @@ func (c *counting) controls() {
 	for _, l := range c.f.Lossy {
 		changed += l.Clipped + l.Rounded
 		c.control(l.Prompts > 0, "%s: no prompt", l.Pair)
+		c.control(c.refused[l.Pair], "%s: it was not shown to be refused unless losses are allowed", l.Pair)
 	}
 	c.control(len(c.f.Lossy) >= c.need.Lossy && changed > 0, "%d of %d lossy pairs were run, %d values changed", len(c.f.Lossy), c.need.Lossy, changed)
 	c.f.ControlsOK = !c.bad

@@ -20,7 +20,7 @@ func smallPlan(t *testing.T) Plan {
 
 // smallNeed is little, so that each row matters.
 func smallNeed() Required {
-	return Required{Prompts: 2, DefaultPrompts: 3, WrongDefault: 3, Damaged: 2, Lossy: 2, DamagedPairs: [][2]string{{DefaultPrefill, DefaultDecode}}}
+	return Required{Prompts: 2, DefaultPrompts: 3, WrongDefault: 3, Damaged: 2, Lossy: 2, Ways: 2, DamagedPairs: [][2]string{{DefaultPrefill, DefaultDecode}}}
 }
 
 // goodRun is the rows of a run as they should be.
@@ -67,6 +67,11 @@ func goodRun(plan Plan, need Required) []Row {
 	}
 	rows = append(rows, recomputed(KindRefused, "aborted: incompatible"), recomputed(KindInexact, "aborted: inexact"))
 	for _, d := range []string{"d", "e"} {
+		p := Pair{Set: PoolsSet, Model: "m", Prefill: Format{Name: "p"}, Decode: Format{Name: d}, Conversion: "none", Claim: ClaimBits}
+		rows = append(rows, answer(KindPlain, &p, 0), answer(KindPlain, &p, 1))
+		no := recomputed(KindRefused, "aborted: incompatible")
+		no.Set, no.Decode = "lossy", d
+		rows = append(rows, no)
 		rows = append(rows, Row{Kind: KindLossy, Set: "lossy", Model: "m", Prefill: "p", Decode: d, PromptTokens: 9, Want: []int{1}, Got: []int{1}, Computed: 1,
 			Bytes: 64, BytesExpected: 64, Expected: "x", Said: "x", Rounded: 3, MaxError: 0.5, MeanError: 0.25})
 	}
@@ -127,26 +132,34 @@ func TestFiguresBite(t *testing.T) {
 	}
 	same := func(r *Row) { r.Got, r.GotLogits = r.Want, r.WantLogits }
 	mismatches := map[string]func([]Row) []Row{
-		"other tokens":         change(KindPlain, func(r *Row) { r.Got = []int{1, 3} }),
-		"fewer tokens":         change(KindPlain, func(r *Row) { r.Got, r.GotLogits = r.Got[:1], r.GotLogits[:1] }),
-		"no tokens":            change(KindPlain, func(r *Row) { r.Got, r.Want = nil, nil }),
-		"other logits":         change(KindPlain, func(r *Row) { r.GotLogits = []string{"a", "c"} }),
-		"no logits":            change(KindPlain, func(r *Row) { r.GotLogits, r.WantLogits = nil, nil }),
-		"no claim":             change(KindPlain, func(r *Row) { r.Claim = "" }),
-		"silent recompute":     change(KindPlain, func(r *Row) { r.Computed = 10 }),
-		"negative sum":         change(KindPlain, func(r *Row) { r.Computed = -1 }),
-		"no bytes":             change(KindPlain, func(r *Row) { r.Bytes = 0 }),
-		"too many bytes":       change(KindPlain, func(r *Row) { r.Bytes++ }),
-		"nothing expected":     change(KindPlain, func(r *Row) { r.Bytes, r.BytesExpected = 0, 0 }),
-		"another conversion":   change(KindPlain, func(r *Row) { r.Said = "something else" }),
-		"a value was clipped":  change(KindPlain, func(r *Row) { r.Clipped = 1 }),
-		"a value was rounded":  change(KindPlain, func(r *Row) { r.Rounded = 1 }),
-		"transfer ended":       change(KindPlain, func(r *Row) { r.End = "aborted: lease" }),
-		"an error":             change(KindPlain, func(r *Row) { r.Error = "500" }),
-		"a prompt too few":     without(KindPlain),
-		"another verdict":      change(KindVerdict, func(r *Row) { r.Said = "refused" }),
-		"no verdict":           without(KindVerdict),
-		"no verdicts":          none(KindVerdict),
+		"other tokens":        change(KindPlain, func(r *Row) { r.Got = []int{1, 3} }),
+		"fewer tokens":        change(KindPlain, func(r *Row) { r.Got, r.GotLogits = r.Got[:1], r.GotLogits[:1] }),
+		"no tokens":           change(KindPlain, func(r *Row) { r.Got, r.Want = nil, nil }),
+		"other logits":        change(KindPlain, func(r *Row) { r.GotLogits = []string{"a", "c"} }),
+		"no logits":           change(KindPlain, func(r *Row) { r.GotLogits, r.WantLogits = nil, nil }),
+		"no claim":            change(KindPlain, func(r *Row) { r.Claim = "" }),
+		"silent recompute":    change(KindPlain, func(r *Row) { r.Computed = 10 }),
+		"negative sum":        change(KindPlain, func(r *Row) { r.Computed = -1 }),
+		"no bytes":            change(KindPlain, func(r *Row) { r.Bytes = 0 }),
+		"too many bytes":      change(KindPlain, func(r *Row) { r.Bytes++ }),
+		"nothing expected":    change(KindPlain, func(r *Row) { r.Bytes, r.BytesExpected = 0, 0 }),
+		"another conversion":  change(KindPlain, func(r *Row) { r.Said = "something else" }),
+		"a value was clipped": change(KindPlain, func(r *Row) { r.Clipped = 1 }),
+		"a value was rounded": change(KindPlain, func(r *Row) { r.Rounded = 1 }),
+		"transfer ended":      change(KindPlain, func(r *Row) { r.End = "aborted: lease" }),
+		"an error":            change(KindPlain, func(r *Row) { r.Error = "500" }),
+		"a prompt too few":    without(KindPlain),
+		"another verdict":     change(KindVerdict, func(r *Row) { r.Said = "refused" }),
+		"no verdict":          without(KindVerdict),
+		"no verdicts":         none(KindVerdict),
+		"a way not run": func(rows []Row) []Row {
+			return slices.DeleteFunc(rows, func(r Row) bool { return r.Set == PoolsSet && r.Decode == "e" })
+		},
+		"no pools": func(rows []Row) []Row { return slices.DeleteFunc(rows, func(r Row) bool { return r.Set == PoolsSet }) },
+		"a way too little": func(rows []Row) []Row {
+			i := slices.IndexFunc(rows, func(r Row) bool { return r.Set == PoolsSet })
+			return slices.Delete(rows, i, i+1)
+		},
 		"unknown kind":         change(KindPlain, func(r *Row) { r.Kind = "odd" }),
 		"lossy, recomputed":    change(KindLossy, func(r *Row) { r.Computed = 9 }),
 		"lossy, other bytes":   change(KindLossy, func(r *Row) { r.Bytes = 0 }),
@@ -170,11 +183,14 @@ func TestFiguresBite(t *testing.T) {
 		"a refused pair sends bytes":   change(KindRefused, func(r *Row) { r.Bytes = 1 }),
 		"a refused pair answers wrong": change(KindRefused, func(r *Row) { r.Got = []int{2} }),
 		"no refused pair":              none(KindRefused),
-		"an inexact transfer commits":  change(KindInexact, func(r *Row) { r.Computed, r.End = 1, "" }),
-		"an inexact answer is wrong":   change(KindInexact, func(r *Row) { r.Got = []int{2} }),
-		"no inexact transfer":          none(KindInexact),
-		"no lossy pair":                none(KindLossy),
-		"a lossy pair too few":         without(KindLossy),
+		"a lossy pair is not refused": func(rows []Row) []Row {
+			return slices.DeleteFunc(rows, func(r Row) bool { return r.Kind == KindRefused && r.Set == "lossy" && r.Decode == "e" })
+		},
+		"an inexact transfer commits": change(KindInexact, func(r *Row) { r.Computed, r.End = 1, "" }),
+		"an inexact answer is wrong":  change(KindInexact, func(r *Row) { r.Got = []int{2} }),
+		"no inexact transfer":         none(KindInexact),
+		"no lossy pair":               none(KindLossy),
+		"a lossy pair too few":        without(KindLossy),
 		"nothing was lost": func(rows []Row) []Row {
 			for i := range rows {
 				rows[i].Rounded = 0

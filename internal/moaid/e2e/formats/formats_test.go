@@ -75,7 +75,7 @@ func TestFormats(t *testing.T) {
 			t.Run(s.Name+" reciting", func(t *testing.T) { runModel(t, rec, plan, s, s.Reciting, need) })
 		}
 	}
-	t.Run("pools", func(t *testing.T) { runPools(t, rec) })
+	t.Run("pools", func(t *testing.T) { runPools(t, rec, need.Prompts) })
 	t.Run("lossy", func(t *testing.T) { runLossy(t, rec) })
 	t.Run("inexact", func(t *testing.T) { runInexact(t, rec) })
 	if whole {
@@ -161,16 +161,16 @@ func (s *stage) refused(refusals []Refusal) {
 
 // runPools has two engines of unlike formats on each node, in one pair, and prompts
 // on all four ways at once.
-func runPools(t *testing.T, rec *recorder) {
+func runPools(t *testing.T, rec *recorder, prompts int) {
 	set := Sets()[0]
 	pick := func(names ...string) []Format {
 		return slices.DeleteFunc(slices.Clone(set.Formats), func(f Format) bool { return !slices.Contains(names, f.Name) })
 	}
 	ps, ds := pick("h100", "h100-tp2"), pick("mi300x", "mi300x-tp2")
-	s := newStage(t, rec, "pools", set.Seeded)
+	s := newStage(t, rec, PoolsSet, set.Seeded)
 	s.nodes.Allow(t, api.Pair{Name: "all"}, names(ps), names(ds))
 	s.start(ps, ds)
-	s.cross(ps, ds, s.prompts(ClaimBits, 8))
+	s.cross(ps, ds, s.prompts(ClaimBits, prompts))
 }
 
 // lossyPairs are formats between which values are lost.
