@@ -208,7 +208,16 @@ func withoutRoot(t *testing.T, dir string) {
 		want("gateway", "ls /run/of-this-boot", "/run/of-this-boot")
 	})
 	t.Run("a lab whose processes were killed", func(t *testing.T) {
-		if err := exec.CommandContext(t.Context(), "kill", "-9", strings.Fields(read(t, filepath.Join(dir, "labs", name, "holder")))[0]).Run(); err != nil {
+		holder := filepath.Join(dir, "labs", name, "holder")
+		pid := strings.Fields(read(t, holder))[0]
+		// As if the command that started it had been killed before it wrote down what it started.
+		if err := os.Remove(holder); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Env(); err != nil {
+			t.Errorf("a lab that nobody wrote down is not found: %v", err)
+		}
+		if err := exec.CommandContext(t.Context(), "kill", "-9", pid).Run(); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, func() bool { return len(processes(t, name)) == 0 })

@@ -60,7 +60,6 @@ func (l *Lab) planFile() string          { return filepath.Join(l.dir, "plan.jso
 func (l *Lab) socket() string            { return filepath.Join(l.dir, "control") }
 func (l *Lab) console() string           { return filepath.Join(l.dir, "console") }
 func (l *Lab) holderFile() string        { return filepath.Join(l.dir, "holder") }
-func (l *Lab) holderCommand() string     { return holderName + "-" + l.Plan.Name }
 func (l *Lab) keyPrefix(h string) string { return filepath.Join(l.dir, "keys", h) }
 
 // startLimit bounds how long the holder may take until it takes orders.
@@ -169,6 +168,9 @@ func (l *Lab) spec(h plan.Host) (guest.Spec, error) {
 	return s, nil
 }
 
+// holderCommand is how the lab's holder is called: with the state folder, which no other lab has.
+func (l *Lab) holderCommand() []string { return []string{holderName + "-" + l.Plan.Name, l.dir} }
+
 // hold starts the holder.
 func (l *Lab) hold(ctx context.Context) error {
 	lc := net.ListenConfig{}
@@ -199,7 +201,7 @@ func (l *Lab) hold(ctx context.Context) error {
 	defer func() { _ = r.Close() }()
 	// Not bound to ctx: the lab goes on when the command that started it ends.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/proc/self/exe")
-	cmd.Args = []string{l.holderCommand()}
+	cmd.Args = l.holderCommand()
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.ExtraFiles = []*os.File{control, w}
@@ -228,7 +230,7 @@ func (l *Lab) hold(ctx context.Context) error {
 func (l *Lab) holder() int {
 	text, err := os.ReadFile(l.holderFile())
 	if err != nil {
-		return 0
+		return l.stray()
 	}
 	f := strings.Fields(string(text))
 	if len(f) != 2 {
@@ -242,6 +244,25 @@ func (l *Lab) holder() int {
 		return 0
 	}
 	return pid
+}
+
+// stray looks for a holder that a command started and was killed before it wrote that down.
+func (l *Lab) stray() int {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return 0
+	}
+	want := strings.Join(l.holderCommand(), "\x00") + "\x00"
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil || string(text) != want {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+			return pid
+		}
+	}
+	return 0
 }
 
 // birth is when a process was started, in the kernel's own count; an ended one that nobody has waited for has none.
