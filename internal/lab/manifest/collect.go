@@ -86,7 +86,7 @@ func walk(ctx context.Context, root string, oneDevice bool) ([]File, error) {
 		if err := syscall.Stat(root+"/", &st); err != nil {
 			return nil, err
 		}
-		device = uint64(st.Dev)
+		device = st.Dev
 	}
 	for _, top := range []string{"/", "/dev/shm"} {
 		// With a last slash the walk also starts from a root that is a link, as /proc/PID/root is.
@@ -106,7 +106,7 @@ func walk(ctx context.Context, root string, oneDevice bool) ([]File, error) {
 			}
 			if oneDevice {
 				var st syscall.Stat_t
-				if err := syscall.Lstat(name, &st); err == nil && uint64(st.Dev) != device && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+				if err := syscall.Lstat(name, &st); err == nil && st.Dev != device && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
 					return fs.SkipDir
 				}
 			}

@@ -177,7 +177,7 @@ func downElsewhere(ctx context.Context, c lab.Config) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // this program again
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		if err := cmd.Run(); err != nil {

@@ -76,7 +76,7 @@ func TestLabRootless(t *testing.T) {
 	}
 	// What leads to the hosts does so from outside and from inside.
 	enter := append(append(append([]string{}, env.Enter...), env.Enter...), "ip", "-brief", "address")
-	out, err := exec.CommandContext(t.Context(), enter[0], enter[1:]...).CombinedOutput() //nolint:gosec // what the lab says
+	out, err := exec.CommandContext(t.Context(), enter[0], enter[1:]...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "10.77.0.1/24") {
 		t.Errorf("%v: %v\n%s", enter, err, out)
 	}
