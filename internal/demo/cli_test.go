@@ -24,7 +24,7 @@ func program(t *testing.T, dir, name, version string) {
 	if version == "" {
 		body = "#!/bin/sh\nexit 1\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }

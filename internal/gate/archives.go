@@ -189,7 +189,7 @@ func unzip(archive, dir string) error {
 		if !f.Mode().IsRegular() || f.Name != filepath.Base(f.Name) {
 			return fmt.Errorf("%s: %q is not a plain file beside the others", archive, f.Name)
 		}
-		if err := unzipOne(f, filepath.Join(dir, f.Name)); err != nil {
+		if err := unzipOne(f, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
 			return err
 		}
 	}

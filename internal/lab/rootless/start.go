@@ -54,7 +54,7 @@ func (p Place) Make(ctx context.Context) error {
 		argv = slices.Concat([]string{"sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, dir}, argv)
 	}
 	// Not bound to ctx: the holder stays when the command that started it ends.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...) //nolint:gosec // our own command line
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var said strings.Builder
@@ -127,7 +127,7 @@ func (p Place) Enter(ctx context.Context, dir string) ([]string, error) {
 	}
 	visitors := filepath.Join(r.Cgroup, "visitors", "cgroup.procs")
 	// What may be moved is known only by trying.
-	if out, err := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0"`, visitors).CombinedOutput(); err != nil { //nolint:gosec // a path of our own
+	if out, err := exec.CommandContext(ctx, "sh", "-c", `echo $$ >"$0"`, visitors).CombinedOutput(); err != nil {
 		if os.Getenv(scopeVariable) != "" {
 			return nil, fmt.Errorf("join the lab's cgroup: %w: %s", err, strings.TrimSpace(string(out)))
 		}
