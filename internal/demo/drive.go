@@ -135,7 +135,7 @@ func (r *drive) completion(ctx context.Context) error {
 	if t != nil {
 		r.report.Encryption = t.Encryption
 	}
-	sent, err := endedTransfer(ctx, r.prefill, c.Transfer)
+	sent, err := endedTransfer(ctx, r.prefill, c.Transfer, "send")
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (w *witness) evidence(ctx context.Context, c Completion, alone, answer stri
 		BytesExpected: status.Fingerprint.WireBytes(payload, 0), ExpectedRecitationPart: answer,
 		FellBackToDecodeOnly: !strings.HasPrefix(c.Route, "pd"),
 	}
-	t, err := endedTransfer(ctx, w.mgmt, c.Transfer)
+	t, err := endedTransfer(ctx, w.mgmt, c.Transfer, "receive")
 	if err != nil {
 		return e, nil, err
 	}
@@ -67,7 +67,7 @@ func (w *witness) evidence(ctx context.Context, c Completion, alone, answer stri
 // endedTransfer waits until the transfer has ended, for the answer's last
 // token can be out before the daemon has heard that the bytes were loaded. A
 // transfer that the daemon does not know is nil.
-func endedTransfer(ctx context.Context, mgmt *client.Client, id string) (*api.Transfer, error) {
+func endedTransfer(ctx context.Context, mgmt *client.Client, id, direction string) (*api.Transfer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -79,7 +79,7 @@ func endedTransfer(ctx context.Context, mgmt *client.Client, id string) (*api.Tr
 		}
 		var found *api.Transfer
 		for i := range ts {
-			if ts[i].ID == id && ts[i].Direction == "receive" {
+			if ts[i].ID == id && ts[i].Direction == direction {
 				found = &ts[i]
 			}
 		}

@@ -65,7 +65,7 @@ func (im impostor) text(ctx context.Context, prompt string, maxTokens int) (text
 		return "", err
 	}
 	// A decode engine that did not load the wrong KV would prove nothing by its right answer.
-	t, err := endedTransfer(ctx, im.decode, id)
+	t, err := endedTransfer(ctx, im.decode, id, "receive")
 	if err != nil {
 		return "", err
 	}
