@@ -65,7 +65,7 @@ func (r repo) remote(ctx context.Context) []string {
 
 // releaseTwice makes the archives a second time and compares the sums.
 func (r repo) releaseTwice(ctx context.Context) error {
-	var sums [2]string
+	var sums, versions [2]string
 	for i := range sums {
 		dir, rel, err := r.snapshot(ctx)
 		if err != nil {
@@ -75,7 +75,10 @@ func (r repo) releaseTwice(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sums[i] = string(b)
+		sums[i], versions[i] = string(b), rel.Version
+	}
+	if versions[0] != versions[1] {
+		return fmt.Errorf("another commit came between the two builds: %s, then %s; run it again", versions[0], versions[1])
 	}
 	if sums[0] != sums[1] {
 		return fmt.Errorf("two builds of the same commit differ:\n%s\n%s", sums[0], sums[1])
