@@ -1,11 +1,12 @@
 package kvd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
-	"reflect"
+	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
@@ -230,7 +231,7 @@ func (d *Daemon) register(reg api.Engine) {
 		return
 	}
 	draining := false
-	if e != nil && (e.reg.Fingerprint.Hash() != reg.Fingerprint.Hash() || len(e.replicas) != replicas(reg)) {
+	if e != nil && (e.format.hash != reg.Fingerprint.Hash() || len(e.replicas) != replicas(reg)) {
 		draining = e.draining
 		d.dismiss(e, "the engine was registered anew with another fingerprint or data_size")
 		e = nil
@@ -244,7 +245,7 @@ func (d *Daemon) register(reg api.Engine) {
 		return
 	}
 	old := e.reg
-	e.reg = reg
+	e.reg, e.refused = reg, refusal{}
 	e.budget.SetLimit(ingestLimit(reg))
 	if old.UID != reg.UID || old.Unit != reg.Unit || old.OnTransferFailure != reg.OnTransferFailure {
 		for _, s := range e.sessions() {
@@ -289,6 +290,7 @@ func (d *Daemon) dismiss(e *engine, why string) {
 		clear(r.workers)
 	}
 	delete(d.engines, e.reg.Name)
+	delete(d.ready, e.reg.Name)
 }
 
 func (d *Daemon) deleteEngine(w http.ResponseWriter, r *http.Request) {
@@ -378,16 +380,9 @@ func (d *Daemon) getEngine(w http.ResponseWriter, r *http.Request) {
 
 // fingerprintDifference names the attributes that differ.
 func fingerprintDifference(registered, reported kvcache.Fingerprint) string {
-	a, b := reflect.ValueOf(registered), reflect.ValueOf(reported)
-	out := ""
-	for i := range a.NumField() {
-		if reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			continue
-		}
-		if out != "" {
-			out += ", "
-		}
-		out += fmt.Sprintf("%s is registered as %.80v and reported as %.80v", a.Type().Field(i).Tag.Get("json"), a.Field(i).Interface(), b.Field(i).Interface())
+	var parts []string
+	for _, d := range kvcache.Differences(registered, reported) {
+		parts = append(parts, fmt.Sprintf("%s is registered as %s and reported as %s", d.Attribute, cmp.Or(d.A, "nothing"), cmp.Or(d.B, "nothing")))
 	}
-	return out
+	return clip(strings.Join(parts, ", "))
 }
