@@ -13,6 +13,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/host"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
 
@@ -139,17 +140,21 @@ func (i *installer) registration(ctx context.Context, d desired) (want api.Engin
 	return want, needsRestart(old.Engine, want) || old.UID != want.UID, nil
 }
 
-// waitReady waits until the engine serves, has died, or the time is up. Time that
+// waitReady waits until the engine serves, has died or can never serve, or the time is up. Time that
 // is up is no error: a large engine may take longer.
 func (i *installer) waitReady(ctx context.Context, d desired, base int) (outcome, error) {
 	deadline, bounded := ctx.Deadline()
+	var refused refusals
 	for {
-		ready, reason, err := i.ask(ctx, d)
+		a, err := i.ask(ctx, d)
 		if err != nil {
 			return outcome{}, err
 		}
-		if ready {
+		if a.ready {
 			return outcome{ready: true}, nil
+		}
+		if refused.lasted(a, time.Now()) {
+			return outcome{}, &refusedError{name: d.spec.Name, host: i.host.String(), code: enginesock.Code(a.refused), reason: a.reason}
 		}
 		found, err := d.service.Inspect(ctx, i.host)
 		if err != nil {
@@ -159,7 +164,7 @@ func (i *installer) waitReady(ctx context.Context, d desired, base int) (outcome
 			return outcome{}, i.died(ctx, d, nil)
 		}
 		if bounded && time.Until(deadline) < reserve+readyWait {
-			return outcome{reason: reason}, nil
+			return outcome{reason: a.reason}, nil
 		}
 		pause := time.NewTimer(readyPause)
 		select {
@@ -171,25 +176,32 @@ func (i *installer) waitReady(ctx context.Context, d desired, base int) (outcome
 	}
 }
 
+// answer is what the daemon says of an engine that is starting.
+type answer struct {
+	ready   bool
+	reason  string // why it is not
+	refused string // code of the engine socket, while its sessions are refused
+}
+
 // ask asks the daemon once whether the engine serves. An engine without connector
 // opens no session, so it is asked itself.
-func (i *installer) ask(ctx context.Context, d desired) (ready bool, reason string, err error) {
+func (i *installer) ask(ctx context.Context, d desired) (answer, error) {
 	m := i.node.Manage()
 	if d.spec.Connector == engines.ConnectorMoai {
 		st, err := m.GetEngine(ctx, d.spec.Name, readyWait)
 		if err != nil {
-			return false, "", err
+			return answer{}, err
 		}
-		return st.Ready, st.Reason, nil
+		return answer{st.Ready, st.Reason, st.Refused}, nil
 	}
 	resp, err := m.EngineHTTP(ctx, d.spec.Name, http.MethodGet, d.launch.HealthPath, nil, nil)
 	if err != nil {
-		return false, "", err
+		return answer{}, err
 	}
 	if err := resp.Body.Close(); err != nil {
-		return false, "", err
+		return answer{}, err
 	}
-	return resp.StatusCode == http.StatusOK, fmt.Sprintf("%s answers with status %d", d.launch.HealthPath, resp.StatusCode), nil
+	return answer{ready: resp.StatusCode == http.StatusOK, reason: fmt.Sprintf("%s answers with status %d", d.launch.HealthPath, resp.StatusCode)}, nil
 }
 
 // died stops a unit that does not stay up, so that it does not start over and

@@ -106,6 +106,7 @@ type EngineStatus struct {
 	Engine
 	Ready       bool         `json:"ready"` // scheduler and all workers connected, HTTP socket answers /health
 	Reason      string       `json:"reason,omitempty"`
+	Refused     string       `json:"refused,omitempty"` // code of the engine socket with which sessions of the engine are being refused now; Reason says why
 	Generation  string       `json:"generation,omitempty"`
 	Draining    bool         `json:"draining"`
 	Stats       *EngineStats `json:"stats,omitempty"`

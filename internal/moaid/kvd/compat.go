@@ -9,7 +9,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
 )
 
-// format is a fingerprint with its hash, which is asked for at every claim.
+// format is a fingerprint with its hash, by which verdicts and converters are kept.
 type format struct {
 	kvcache.Fingerprint
 	hash string
@@ -93,7 +93,6 @@ type compatibility struct {
 // compatibilityOf compares an engine with those of peers whose formats are known.
 func (d *Daemon) compatibilityOf(e *engine) compatibility {
 	var out compatibility
-	ours := formatOf(e.reg.Fingerprint)
 	here := api.PeerEngine{Node: d.cfg.Node, Engine: e.reg.Name}
 	done := map[[2]api.PeerEngine]bool{}
 	compare := func(prefill, decode, other api.PeerEngine) {
@@ -107,9 +106,9 @@ func (d *Daemon) compatibilityOf(e *engine) compatibility {
 			return
 		}
 		done[key] = true
-		p, q := ours, theirs
+		p, q := e.format, theirs
 		if other == prefill {
-			p, q = theirs, ours
+			p, q = theirs, e.format
 		}
 		o, _ := d.options(prefill, decode)
 		v := d.compat.check(p, q, o)

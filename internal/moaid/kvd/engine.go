@@ -16,18 +16,20 @@ import (
 // engine is a registered engine. Only the owner touches it.
 type engine struct {
 	reg       api.Engine
+	format    format // of its fingerprint, which never changes: another one is another engine
 	replicas  []*replica
 	budget    *pacing.Budget
 	draining  bool
 	gone      bool   // deleted
 	http      string // why the HTTP socket does not answer; empty if it does
 	stopProbe func()
-	sends     int // records in Daemon.sends
+	refused   refusal // of the last session that was not opened
+	sends     int     // records in Daemon.sends
 	recvs     int
 }
 
 func newEngine(reg api.Engine) *engine {
-	e := &engine{reg: reg, http: "not asked yet", budget: pacing.New(ingestLimit(reg), 0)}
+	e := &engine{reg: reg, format: formatOf(reg.Fingerprint), http: "not asked yet", budget: pacing.New(ingestLimit(reg), 0)}
 	for rank := range replicas(reg) {
 		e.replicas = append(e.replicas, newReplica(e, rank, reg.Fingerprint.Ranks.Tensor))
 	}
@@ -96,7 +98,7 @@ func (e *engine) arenas() []*arena.Arena {
 func (e *engine) notReady() string {
 	for _, r := range e.replicas {
 		if why := r.notReady(); why != "" {
-			return why
+			return e.refused.explain(why)
 		}
 	}
 	if e.http != "" {
@@ -134,7 +136,7 @@ func (e *engine) load(now transfer.Instant) *api.EngineStats {
 
 func (e *engine) status(now transfer.Instant, c compatibility) api.EngineStatus {
 	why := e.notReady()
-	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Generation: e.generation(), Draining: e.draining, Stats: e.load(now),
+	return api.EngineStatus{Engine: e.reg, Ready: why == "", Reason: why, Refused: string(e.refused.current(now)), Generation: e.generation(), Draining: e.draining, Stats: e.load(now),
 		StagingFree: e.stagingFree(), Incompatible: c.incompatible, Conversions: c.conversions}
 }
 

@@ -173,7 +173,7 @@ func (d *Daemon) tick() {
 		if now >= t.m.Deadline() {
 			_ = d.stepRecv(t, transfer.Tick{})
 		}
-		if t.m.Done(now) {
+		if t.m.Done(now) && t.land.idle() { // a chunk that is being written finds its landing by this id
 			delete(d.recvs, t.id)
 			t.replica.engine.recvs--
 		}
@@ -263,7 +263,7 @@ func (d *Daemon) announcement() []wire.Engine {
 			continue
 		}
 		g := wire.Engine{Name: name, Generation: e.generation(), Ranks: uint16(e.ranks()), FingerprintJSON: string(b)}
-		if h, err := hex.DecodeString(e.reg.Fingerprint.Hash()); err == nil {
+		if h, err := hex.DecodeString(e.format.hash); err == nil {
 			copy(g.FingerprintHash[:], h)
 		}
 		out = append(out, g)

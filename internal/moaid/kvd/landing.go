@@ -86,6 +86,13 @@ func (l *landing) shut() bool {
 	return l.writers == 0
 }
 
+// idle reports whether no chunk is being written.
+func (l *landing) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writers == 0
+}
+
 // add makes leased pages known.
 func (l *landing) add(rank int, a *arena.Arena, ps []piece) {
 	l.mu.Lock()

@@ -343,7 +343,7 @@ func (d *Daemon) offeredBy(ps *peerSession, m *wire.Offer) {
 			return
 		}
 		o, _ := d.options(api.PeerEngine{Node: ps.node, Engine: m.SourceEngine}, api.PeerEngine{Node: d.cfg.Node, Engine: t.replica.engine.reg.Name})
-		if err := d.compat.check(theirs, formatOf(t.replica.engine.reg.Fingerprint), o).Err(); err != nil {
+		if err := d.compat.check(theirs, t.replica.engine.format, o).Err(); err != nil {
 			_ = d.stepRecv(t, transfer.Fail{Code: codeIncompatible, Detail: err.Error()})
 			return
 		}

@@ -93,6 +93,7 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 			d.metrics.authRejections.WithLabelValues("engine").Inc()
 		}
 		s.log.Warn("engine session refused", "engine", h.Engine, "code", code, "reason", why)
+		d.refusedHello(s, h, code, why)
 		s.refuse(h.Seq, code, code == enginesock.CodeUnknownEngine, why)
 		return
 	}
@@ -101,6 +102,8 @@ func (d *Daemon) onHello(s *session, h *enginesock.Hello) {
 		d.newGeneration(r, h.Generation)
 	}
 	s.replica, s.kind, s.rank = r, h.Session, h.Rank
+	s.home, s.generation = r, h.Generation
+	r.engine.admitted(h)
 	s.known.Store(true)
 	s.log = s.log.With("engine", h.Engine, "session", h.Session, "rank", h.Rank, "data_rank", h.DataRank)
 	old := r.sched
@@ -144,7 +147,7 @@ func (d *Daemon) admit(s *session, h *enginesock.Hello) (enginesock.Code, string
 		return enginesock.CodeUnauthorized, err.Error()
 	}
 	switch {
-	case h.Fingerprint.Hash() != e.reg.Fingerprint.Hash():
+	case h.Fingerprint.Hash() != e.format.hash:
 		return enginesock.CodeFingerprint, "the fingerprint differs from the registered one: " + fingerprintDifference(e.reg.Fingerprint, h.Fingerprint)
 	case h.World != e.ranks():
 		return enginesock.CodeBadRequest, fmt.Sprintf("world is %d, the registered ranks.tensor %d", h.World, e.ranks())

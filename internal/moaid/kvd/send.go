@@ -293,12 +293,11 @@ func (d *Daemon) mayLeave(ps *peerSession, m *wire.Claim) (*conversion, transfer
 	if !ok {
 		return nil, codeUnknownEngine, fmt.Sprintf("node %s has announced no engine %s", ps.node, m.ClaimantEngine)
 	}
-	ours := formatOf(e.reg.Fingerprint)
-	v := d.compat.check(ours, theirs, o)
+	v := d.compat.check(e.format, theirs, o)
 	if err := v.Err(); err != nil {
 		return nil, codeIncompatible, err.Error()
 	}
-	c, err := d.converters.get(ours, theirs)
+	c, err := d.converters.get(e.format, theirs)
 	if err != nil {
 		return nil, codeIncompatible, "no conversion is known: " + err.Error()
 	}

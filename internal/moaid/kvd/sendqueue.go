@@ -143,7 +143,7 @@ func (d *Daemon) transmit(ctx context.Context, s transport.Session, j chunkJob) 
 			return r
 		case n.Changed() > 0 && j.c.lossless():
 			r.end = &transfer.Fail{Code: codeInexact, Detail: fmt.Sprintf(
-				"%d of the values of a chunk are beyond the range of the decode engine's format and %d are between its values; recompute, or set allow_lossy on the pair", n.Clipped, n.Rounded)}
+				"%d of the values of a chunk are beyond the range of the decode engine's format and %d are between its values: use the same kv_cache.dtype on both engines if it happens often", n.Clipped, n.Rounded)}
 			return r
 		}
 		src = [][]byte{buf[:j.e.Length]}

@@ -34,9 +34,12 @@ type session struct {
 	out   outbox
 	close func() // idempotent; ends reader and writer
 
-	replica *replica // after hello
+	replica *replica // from hello until it ends or is replaced
 	kind    enginesock.SessionKind
 	rank    int
+
+	home       *replica // whose it was, also afterwards
+	generation string   // of home at hello
 
 	known atomic.Bool // hello was accepted; the owner sets it, the reader asks
 }
@@ -174,6 +177,7 @@ func (d *Daemon) serveSession(ctx context.Context, conn *enginesock.Conn, slots 
 	d.own.post(func() { d.sessionGone(s) })
 	cancel()
 	wg.Wait()
+	d.own.post(func() { d.undelivered(s) })
 	_ = conn.Close()
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		s.log.Warn("engine session ended", "error", err)
@@ -230,7 +234,8 @@ func (d *Daemon) readSession(ctx context.Context, s *session) error {
 	}
 }
 
-// write sends packets until ctx ends, and then what was queued before.
+// write sends packets until ctx ends, and then what was queued before. What it cannot
+// send stays in the outbox.
 func (s *session) write(ctx context.Context) {
 	for ended := false; !ended; {
 		select {
@@ -238,31 +243,30 @@ func (s *session) write(ctx context.Context) {
 		case <-ctx.Done():
 			ended = true
 		}
-		for _, p := range s.out.take() {
-			if !s.writeOne(p) {
+		list := s.out.take()
+		for i, p := range list {
+			b, err := enginesock.EncodeReply(p.reply)
+			if err != nil { // it would fail again
+				s.log.Error("engine session: a packet could not be encoded", "type", p.reply.Type(), "error", err)
+				s.out.putBack(list[i+1:])
+				s.close()
+				return
+			}
+			if err := s.writeOne(b, p.file); err != nil {
+				s.log.Debug("engine session: write failed", "error", err)
+				s.out.putBack(list[i:])
+				s.close()
 				return
 			}
 		}
 	}
 }
 
-func (s *session) writeOne(p packet) bool {
-	b, err := enginesock.EncodeReply(p.reply)
-	if err != nil {
-		s.log.Error("engine session: an answer could not be encoded", "error", err)
-		s.close()
-		return false
+func (s *session) writeOne(b []byte, file *os.File) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
 	}
-	err = s.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
-	if err == nil {
-		err = s.conn.Write(b, p.file)
-	}
-	if err != nil {
-		s.log.Debug("engine session: write failed", "error", err)
-		s.close()
-		return false
-	}
-	return true
+	return s.conn.Write(b, file)
 }
 
 func closeFile(f *os.File) {
