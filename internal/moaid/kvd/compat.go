@@ -27,15 +27,19 @@ type compatKey struct {
 	options         kvcompat.Options
 }
 
-// maxCached bounds what is remembered of formats that peers announce.
-const maxCached = 256
+// Bounds of what is remembered of formats that peers announce. A converter of large
+// blocks has tables of a megabyte.
+const (
+	maxVerdicts   = 256
+	maxConverters = 32
+)
 
 func (c *compatCache) check(prefill, decode format, o kvcompat.Options) kvcompat.Verdict {
 	key := compatKey{prefill.hash, decode.hash, o}
 	if v, ok := c.m[key]; ok {
 		return v
 	}
-	if c.m == nil || len(c.m) >= maxCached {
+	if c.m == nil || len(c.m) >= maxVerdicts {
 		c.m = map[compatKey]kvcompat.Verdict{}
 	}
 	v := kvcompat.Check(prefill.Fingerprint, decode.Fingerprint, o)
@@ -58,7 +62,7 @@ func (c *converterCache) get(prefill, decode format) (*convert.Converter, error)
 	if v, ok := c.m[key]; ok {
 		return v.c, v.err
 	}
-	if c.m == nil || len(c.m) >= maxCached {
+	if c.m == nil || len(c.m) >= maxConverters {
 		c.m = map[[2]string]converterOrError{}
 	}
 	conv, err := convert.New(prefill.Fingerprint, decode.Fingerprint)

@@ -51,7 +51,7 @@ type origin struct{ group, index int }
 
 // lens is how a source group is seen from a destination group.
 type lens struct {
-	at    positions
+	at    *positions
 	same  bool // dims of a row are neighbours in both and keep their codes
 	bytes bool // they are neighbours of one byte each, and change their codes
 }
@@ -99,6 +99,7 @@ func (c *Converter) pairLayers() error {
 		}
 	}
 	c.groups = make([]groupPlan, len(c.dst.Groups))
+	tables := make([]*positions, len(c.src.Groups)) // shared by all that look at a group
 	n := 0
 	for g := range c.dst.Groups {
 		group := &c.dst.Groups[g]
@@ -112,7 +113,11 @@ func (c *Converter) pairLayers() error {
 				return fmt.Errorf("layer %d: %w", l, err)
 			}
 			if plan.from[o.group] == nil {
-				at := c.positions(&c.src, o.group)
+				if tables[o.group] == nil {
+					p := c.positions(&c.src, o.group)
+					tables[o.group] = &p
+				}
+				at := tables[o.group]
 				rows := c.recoder != nil && at.contiguous && plan.to.contiguous
 				plan.from[o.group] = &lens{at: at, same: rows && c.recoder.Keeps(), bytes: rows && !c.recoder.Keeps() && at.size == 1 && plan.to.size == 1}
 			}
@@ -165,7 +170,7 @@ func (c *Converter) sameBytes() bool {
 				return false
 			}
 		}
-		if !c.whole && !plan.from[g].at.equal(plan.to) {
+		if !c.whole && !plan.from[g].at.equal(&plan.to) {
 			return false
 		}
 	}

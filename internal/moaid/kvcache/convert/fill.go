@@ -99,6 +99,9 @@ func (f *filler) move(w window, group int, o origin, q, first, end int) error {
 	head := max(has, wants)
 	b.srcHead, b.dstHead = head-has, head-wants
 	b.heads = min(has+l.at.heads, wants+plan.to.heads) - head
+	if from, to := plan.to.extent(b.dstHead, b.heads, b.dstToken, b.tokens); to <= w.skip || from >= w.skip+len(w.out) {
+		return nil // of a page much larger than what is asked for
+	}
 	lo, hi := l.at.extent(b.srcHead, b.heads, b.srcToken, b.tokens)
 	if cap(f.buffer) < hi-lo {
 		f.buffer = make([]byte, size)

@@ -227,3 +227,21 @@ func BenchmarkFill(b *testing.B) {
 		})
 	}
 }
+
+// A chunk of a page that is much larger costs what the chunk is, not the page.
+func TestFillReadsWhatIsAskedFor(t *testing.T) {
+	src := h100(1, 1)
+	dst := with(src, func(f *kvcache.Fingerprint) {
+		f.Storage.BlockSize, f.Storage.KernelBlock, f.Storage.Padding = 2048, 2048, 16
+	})
+	c := mustNew(t, src, dst)
+	const asked = 4096
+	read := 0
+	_, err := c.Fill(make([]byte, asked), 2048, 0, 100*asked, func(_ int, _ int64, out []byte) error {
+		read += len(out)
+		return nil
+	})
+	if limit := asked + 2*int(src.PageBytes(0)); err != nil || read < asked || read > limit {
+		t.Errorf("%d bytes were read for %d, not more than %d are needed: %v", read, asked, limit, err)
+	}
+}

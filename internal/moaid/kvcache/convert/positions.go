@@ -48,7 +48,7 @@ func (c *Converter) positions(f *kvcache.Fingerprint, group int) positions {
 	return p
 }
 
-func (p *positions) equal(o positions) bool {
+func (p *positions) equal(o *positions) bool {
 	if p.size != o.size || p.heads != o.heads || p.head != o.head {
 		return false
 	}
