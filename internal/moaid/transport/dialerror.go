@@ -44,7 +44,7 @@ func (m *Mux) explainDial(address string, err error) string {
 	case errors.As(err, &ke):
 		return "peer at " + address + " " + ke.reason
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens on " + address
+		return address + " refused the connection: nothing listens there, or a firewall answers for it"
 	case errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Sprintf("peer at %s refused our key: it does not trust %s as a peer (%v)", address, ours, op.Err)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &record) && record.Timeout():
