@@ -63,6 +63,13 @@ func faults(linter string) []fault {
 			}, want: "--- FAIL: TestBad",
 		},
 		{
+			name: "a conversion that turns heads round", file: "internal/moaid/kvcache/convert/rows.go",
+			old: "(b.srcHead+h)*l.at.head[part]", text: "(b.srcHead+b.heads-1-h)*l.at.head[part]",
+			gate: func(ctx context.Context, _ repo, copy string) error {
+				return quiet(ctx, filepath.Join(copy, "internal/moaid"), "go", "test", "-count=1", "-run", "^TestFormats$", "./e2e/formats")
+			}, want: "the logits differ",
+		},
+		{
 			name: "an example with another format", file: "examples/provider/bad.tf",
 			text: "locals {\n      a =    1\n}\n",
 			gate: func(ctx context.Context, _ repo, copy string) error { return exampleFormat(ctx, copy) }, want: "bad.tf",

@@ -98,7 +98,7 @@ func tellFormats(f formats.Figures, path string) {
 		say("  %-44s %d of %d", s.what, s.s.Are, s.s.Of)
 	}
 	for _, l := range f.Lossy {
-		say("  lossy, %s: %d prompts, %d values clipped, %d rounded; logit error at most %.4g, on average %.4g; first token the same in %d",
+		say("  %s: %d prompts, %d values clipped, %d rounded; logit error at most %.4g, on average %.4g; first token the same in %d",
 			l.Pair, l.Prompts, l.Clipped, l.Rounded, l.MaxError, l.MeanError, l.SameToken)
 	}
 	const most = 40
