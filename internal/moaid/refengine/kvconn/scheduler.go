@@ -47,7 +47,17 @@ type send struct {
 	since   time.Time
 	target  *enginesock.Endpoint
 	offered bool
+	stored  int  // tokens that workers were told to store the blocks of
 	given   bool // up: answered without a transfer
+}
+
+// fresh gives the part of tokens [from, to) that workers were not told to store yet.
+// What was stored is final: a prompt that is computed again after it was preempted does
+// not store it again.
+func (s *send) fresh(from, to int) (int, bool) {
+	from = max(from, s.stored)
+	s.stored = max(s.stored, to)
+	return from, from < to
 }
 
 type recv struct {
@@ -210,8 +220,13 @@ func (c *Scheduler) BuildMeta(scheduled []sched.Scheduled) sched.Meta {
 			s.offered = true
 			c.client.Offer(s.id, len(r.Prompt), kvcache.TokenHash(r.Prompt))
 		}
+		to := min(p.To, len(r.Prompt))
+		from, some := s.fresh(p.From, to)
+		if !some {
+			continue
+		}
 		m.Stores = append(m.Stores, sched.Store{ID: s.id, Instance: st.Instance, Tokens: len(r.Prompt),
-			From: p.From, To: min(p.To, len(r.Prompt)), Ranges: st.Ranges, Extents: st.Extents, Blocks: p.Blocks})
+			From: from, To: to, Ranges: st.Ranges, Extents: st.Extents, Blocks: p.Blocks})
 	}
 	c.sweep()
 	return m
