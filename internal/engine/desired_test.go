@@ -55,6 +55,19 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// A variable is in the unit, whose hash is compared on every refresh, and nowhere in the arguments.
+func TestEnvIsInTheUnit(t *testing.T) {
+	t.Parallel()
+	plain := desiredOf(t, nil)
+	d := desiredOf(t, func(s *engines.Spec) { s.Env = map[string]string{"GOGC": "50 %"} })
+	if !strings.Contains(d.service.UnitText, "Environment=\"GOGC=50 %%\"\n") || strings.Contains(strings.Join(d.launch.Args, " "), "GOGC") {
+		t.Errorf("the unit is\n%s", d.service.UnitText)
+	}
+	if string(d.service.Config.Content) == string(plain.service.Config.Content) {
+		t.Error("the record says nothing of it")
+	}
+}
+
 // A node that moves changes nothing on the host.
 func TestCoordinatesAreNowhereOnTheHost(t *testing.T) {
 	t.Parallel()
@@ -73,6 +86,7 @@ func TestRecordIsReadBack(t *testing.T) {
 	t.Parallel()
 	d := desiredOf(t, func(s *engines.Spec) {
 		s.ExtraArgs, s.MaxInFlight = []string{"--max-seqs=8"}, 1<<20
+		s.Env = map[string]string{"GOGC": "50", "EMPTY": ""}
 		s.Reference.WeightsSeed = ptr(uint64(3))
 	})
 	r, err := parseRecord(d.service.Config.Content)
@@ -190,8 +204,10 @@ func TestUnknownPartsOfAModel(t *testing.T) {
 
 func TestAttributePath(t *testing.T) {
 	t.Parallel()
-	if got := attributePath("extra_args.1").String(); got != "extra_args[1]" {
-		t.Errorf("got %s", got)
+	for name, want := range map[string]string{"extra_args.1": "extra_args[1]", "kv_cache.dtype": "kv_cache.dtype", "env.A_1": `env["A_1"]`, "env": "env"} {
+		if got := attributePath(name).String(); got != want {
+			t.Errorf("%s: got %s", name, got)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type model struct {
 	Ingest            types.Object   `tfsdk:"ingest"`
 	OnTransferFailure types.String   `tfsdk:"on_transfer_failure"`
 	ExtraArgs         types.List     `tfsdk:"extra_args"`
+	Env               types.Map      `tfsdk:"env"`
 	Reference         types.Object   `tfsdk:"reference"`
 	Timeouts          timeouts.Value `tfsdk:"timeouts"`
 
@@ -53,7 +54,7 @@ var installedType = types.ObjectType{AttrTypes: map[string]attr.Type{
 func (m model) specKnown(ctx context.Context) bool {
 	for _, v := range []attr.Value{
 		m.Name, m.Kind, m.Role, m.Model, m.Preset, m.Parallel, m.GPUs, m.KVCache, m.KVConnector, m.Runtime, m.Staging, m.Ingest,
-		m.OnTransferFailure, m.ExtraArgs, m.Reference,
+		m.OnTransferFailure, m.ExtraArgs, m.Env, m.Reference,
 	} {
 		t, err := v.ToTerraformValue(ctx)
 		if err != nil || !t.IsFullyKnown() {
@@ -98,6 +99,14 @@ func (m model) spec(k engines.Kind) (engines.Spec, error) {
 	for _, e := range m.ExtraArgs.Elements() {
 		if a, ok := e.(types.String); ok {
 			s.ExtraArgs = append(s.ExtraArgs, a.ValueString())
+		}
+	}
+	for name, e := range m.Env.Elements() {
+		if v, ok := e.(types.String); ok && !v.IsNull() {
+			if s.Env == nil {
+				s.Env = map[string]string{}
+			}
+			s.Env[name] = v.ValueString()
 		}
 	}
 	return k.Defaults(s), nil

@@ -63,7 +63,14 @@ func (m *model) setSpec(ctx context.Context, s engines.Spec, k engines.Kind) {
 		"kernel_block_size": optionalNumber(s.Reference.KernelBlockSize, def.Reference.KernelBlockSize),
 		"padding":           optionalNumber(s.Reference.Padding, def.Reference.Padding),
 	})
-	m.GPUs, m.ExtraArgs = types.ListNull(types.Int64Type), types.ListNull(types.StringType)
+	m.GPUs, m.ExtraArgs, m.Env = types.ListNull(types.Int64Type), types.ListNull(types.StringType), types.MapNull(types.StringType)
+	if len(s.Env) > 0 {
+		es := map[string]attr.Value{}
+		for name, v := range s.Env {
+			es[name] = types.StringValue(v)
+		}
+		m.Env = types.MapValueMust(types.StringType, es)
+	}
 	if len(s.GPUs) > 0 {
 		var es []attr.Value
 		for _, g := range s.GPUs {

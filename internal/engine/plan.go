@@ -98,7 +98,7 @@ func (r *Resource) plan(ctx context.Context, state *model, plan *model) diag.Dia
 	}
 	// Whatever restarts the engine makes it unready for a while, and whatever was left unfinished is finished.
 	if state != nil && state.Ready.ValueBool() && state.Installed.Equal(plan.Installed) && state.EffectiveArgs.Equal(plan.EffectiveArgs) &&
-		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && sameStaging(*state, *plan) && state.ID.Equal(plan.ID) {
+		state.KVFingerprint.Equal(plan.KVFingerprint) && state.Runtime.Equal(plan.Runtime) && state.Env.Equal(plan.Env) && sameStaging(*state, *plan) && state.ID.Equal(plan.ID) {
 		plan.Ready = types.BoolValue(true)
 	}
 	return diags
@@ -144,8 +144,11 @@ func checkedSpec(m model) (engines.Kind, engines.Spec, diag.Diagnostics) {
 	return k, s, diags
 }
 
-// attributePath turns a dotted name such as "extra_args.1" into a path.
+// attributePath turns a dotted name such as "extra_args.1" or "env.NAME" into a path.
 func attributePath(name string) path.Path {
+	if variable, ok := strings.CutPrefix(name, "env."); ok {
+		return path.Root("env").AtMapKey(variable)
+	}
 	at := path.Empty()
 	for step := range strings.SplitSeq(name, ".") {
 		if n, err := strconv.Atoi(step); err == nil {

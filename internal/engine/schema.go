@@ -109,6 +109,11 @@ func resourceSchema(ctx context.Context) schema.Schema {
 			Optional: true, ElementType: types.StringType,
 			MarkdownDescription: "Further arguments of the engine's program. Arguments that have an attribute of their own are refused.",
 		},
+		"env": schema.MapAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Environment variables of the engine's program. The plan refuses values with which KV could not cross. They stand in the state and in the unit file, " +
+				"which every user of the host can read: no secrets. A change restarts the engine.",
+		},
 		"reference": referenceAttribute(),
 		"timeouts": timeout.Attribute(ctx, timeouts.Opts{
 			Create: true, Update: true, Delete: true, Read: true,

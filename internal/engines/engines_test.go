@@ -78,12 +78,33 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"extra_args.0", "parallel.data", func(s *Spec) { s.ExtraArgs = []string{"--data-parallel=2"} }},
 		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-http-socket"} }},
 		{"extra_args.0", "line break", func(s *Spec) { s.ExtraArgs = []string{"a\nb"} }},
+		{"env", `"1X" is no name`, func(s *Spec) { s.Env = map[string]string{"1X": "y"} }},
+		{"env.X", "NUL", func(s *Spec) { s.Env = map[string]string{"X": "a\x00"} }},
+		{"env.NOTIFY_SOCKET", "unit", func(s *Spec) { s.Env = map[string]string{"NOTIFY_SOCKET": "/x"} }},
+		{"env.PYTORCH_CUDA_ALLOC_CONF", "Remove expandable_segments", func(s *Spec) {
+			s.Env = map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+		}},
+		{"env.VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", "=0", func(s *Spec) {
+			s.Env = map[string]string{"VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT": "1"}
+		}},
 	} {
 		ps := reference{}.Check(spec(c.change))
 		i := slices.IndexFunc(ps, func(p Problem) bool { return p.Attribute == c.attribute && strings.Contains(p.Detail, c.says) })
 		if i < 0 || len(ps) != 1 {
 			t.Errorf("%s: got %v, want one that says %q", c.attribute, ps, c.says)
 		}
+	}
+}
+
+// What keeps KV from crossing is nobody's concern where none crosses.
+func TestEnvOfAnEngineWithoutConnector(t *testing.T) {
+	t.Parallel()
+	s := spec(func(s *Spec) {
+		s.Role, s.Connector = RoleBoth, ConnectorNone
+		s.Env = map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "GOGC": "50"}
+	})
+	if ps := (reference{}).Check(s); len(ps) > 0 {
+		t.Errorf("%v", ps)
 	}
 }
 

@@ -92,6 +92,7 @@ func (k reference) Check(s Spec) []Problem {
 	if s.MaxInFlight < 0 || s.MaxInFlight > s.StagingBytes {
 		add("ingest.max_in_flight", "More in flight than there is memory for", "%d bytes in flight do not fit into %d bytes of staging.memory.", s.MaxInFlight, s.StagingBytes)
 	}
+	ps = append(ps, checkEnv(s)...)
 	return append(ps, k.checkExtra(s.ExtraArgs)...)
 }
 
@@ -138,6 +139,7 @@ func (reference) Launch(s Spec, p Place) Launch {
 	return Launch{
 		Program:      s.Runtime.Path,
 		Args:         append(args, s.ExtraArgs...),
+		Env:          s.Env,
 		NotifyReady:  true,
 		StartTimeout: referenceStart,
 		HealthPath:   "/health",

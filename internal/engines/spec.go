@@ -51,21 +51,22 @@ var OnFailures = []string{string(OnFailureRecompute), string(OnFailureFail)}
 // Spec is what an operator asks of an engine, with every default filled in by
 // [Defaults]. It is stored on the host beside the engine.
 type Spec struct {
-	Name              string    `json:"name"`
-	Kind              string    `json:"kind"`
-	Role              Role      `json:"role"`
-	Model             Model     `json:"model"`
-	Preset            string    `json:"preset"`
-	Parallel          Parallel  `json:"parallel"`
-	GPUs              []int     `json:"gpus,omitempty"` // indexes of accelerators of the node
-	KVCache           KVCache   `json:"kv_cache"`
-	Connector         Connector `json:"kv_connector"`
-	Runtime           Runtime   `json:"runtime"`
-	StagingBytes      int64     `json:"staging_bytes"`
-	MaxInFlight       int64     `json:"max_in_flight,omitempty"` // bytes; 0 means the daemon's default
-	OnTransferFailure OnFailure `json:"on_transfer_failure"`
-	ExtraArgs         []string  `json:"extra_args,omitempty"`
-	Reference         Reference `json:"reference,omitzero"`
+	Name              string            `json:"name"`
+	Kind              string            `json:"kind"`
+	Role              Role              `json:"role"`
+	Model             Model             `json:"model"`
+	Preset            string            `json:"preset"`
+	Parallel          Parallel          `json:"parallel"`
+	GPUs              []int             `json:"gpus,omitempty"` // indexes of accelerators of the node
+	KVCache           KVCache           `json:"kv_cache"`
+	Connector         Connector         `json:"kv_connector"`
+	Runtime           Runtime           `json:"runtime"`
+	StagingBytes      int64             `json:"staging_bytes"`
+	MaxInFlight       int64             `json:"max_in_flight,omitempty"` // bytes; 0 means the daemon's default
+	OnTransferFailure OnFailure         `json:"on_transfer_failure"`
+	ExtraArgs         []string          `json:"extra_args,omitempty"`
+	Env               map[string]string `json:"env,omitempty"`
+	Reference         Reference         `json:"reference,omitzero"`
 }
 
 // Model says what an engine runs.
