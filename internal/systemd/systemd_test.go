@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"os"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -178,11 +179,20 @@ func TestService(t *testing.T) {
 	}
 }
 
+// lacks says what this machine has not; where MOAI_REQUIRE is set, that is a failure.
+func lacks(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("MOAI_REQUIRE") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
 // TestSystemdAccepts asks systemd itself.
 func TestSystemdAccepts(t *testing.T) {
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("no systemd-analyze on this machine")
+		lacks(t, "no systemd-analyze on this machine")
 	}
 	file, err := full().Render(Owner{Fleet: "prod", Resource: "r", Writer: "w"})
 	if err != nil {
@@ -239,7 +249,7 @@ func TestEscapeName(t *testing.T) {
 func TestEscapeNameAsSystemd(t *testing.T) {
 	tool, err := exec.LookPath("systemd-escape")
 	if err != nil {
-		t.Skip("no systemd-escape on this machine")
+		lacks(t, "no systemd-escape on this machine")
 	}
 	for _, s := range []string{"prefill-0", "a/b", ".x", "a b", "é", "x@y", `a\b`, "A:b_c.d", "%n", "a..b"} {
 		out, err := exec.Command(tool, "--", s).Output()
