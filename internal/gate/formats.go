@@ -234,4 +234,13 @@ func formatsRefusals(b *strings.Builder) {
 			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", r.Attribute, c.Name, r.Why, r.Fix)
 		}
 	}
+	b.WriteString("\nOf one engine alone, the plan refuses variables in `env` with which its KV could not cross:\n\n| variable | why | what to do |\n|---|---|---|\n")
+	for _, v := range []struct{ name, value string }{
+		{"PYTORCH_ALLOC_CONF", "expandable_segments:True"}, {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"},
+		{"PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True"}, {"VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", "1"},
+	} {
+		for _, r := range kvcompat.Lint(kvcompat.Setup{Env: map[string]string{v.name: v.value}}) {
+			fmt.Fprintf(b, "| `%s=%s` | %s | %s |\n", v.name, v.value, r.Why, r.Fix)
+		}
+	}
 }
