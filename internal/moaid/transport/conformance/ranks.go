@@ -1,11 +1,9 @@
 package conformance
 
 import (
-	"encoding/hex"
 	"io"
 	"testing"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/wire"
 )
@@ -19,22 +17,8 @@ func toTwoRanks(t *testing.T, g *Target) {
 	e := g.engine(t, g.Engines.Prefill)
 	s, st := g.peerOf(t, two)
 	p := g.prompt(t)
-	id := p.id.String()
 	s.send((&wire.Claim{ID: p.id, SourceEngine: g.Engines.Prefill, ClaimantEngine: g.Engines.Far, LifetimeMS: 60_000}).Append(nil))
-	e.sched.Reserve(id, g.Engines.Tokens, nil)
-	var sending enginesock.Sending
-	g.until(t, "pages", func() bool { sending, _ = e.sched.Sending(id); return sending.Extents != nil })
-	if err := e.work.Arena(sending.Instance, func(mem []byte) error {
-		rest := p.payload
-		for _, x := range sending.Extents[0] {
-			rest = rest[copy(mem[x.Offset:x.Offset+x.Length], rest):]
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	e.work.Stored(id, []kvcache.Range{{Length: int64(len(p.payload))}})
-	e.sched.Offer(id, g.Engines.Tokens, hex.EncodeToString(p.hash[:]))
+	g.storeAndOffer(t, e, p)
 	s.await("OFFER", func(m wire.Message) bool { x, ok := m.(*wire.Offer); return ok && x.ID == p.id })
 	want := halves(t, &g.Engines.Fingerprint, &two, p.payload, g.Engines.Tokens)
 	size := int64(len(want[0]))
@@ -56,7 +40,7 @@ func toTwoRanks(t *testing.T, g *Target) {
 		}
 	}
 	s.send((&wire.Commit{ID: p.id}).Append(nil))
-	g.until(t, "the end", func() bool { sending, _ = e.sched.Sending(id); return sending.Ended != nil })
+	g.committed(t, e, p)
 	s.alive()
 	s.bye()
 }

@@ -213,14 +213,10 @@ func toTarget(t *testing.T, g *Target) {
 	s.bye()
 }
 
-func fromTarget(t *testing.T, g *Target) {
-	e := g.engine(t, g.Engines.Prefill)
-	s, st := g.peer(t)
-	p := g.prompt(t)
+// storeAndOffer has the prefill engine store the prompt's KV and offer it.
+func (g *Target) storeAndOffer(t *testing.T, e *engine, p prompt) {
+	t.Helper()
 	id := p.id.String()
-	// A claim may come before its offer.
-	s.send((&wire.Claim{ID: p.id, SourceEngine: g.Engines.Prefill, ClaimantEngine: g.Engines.Far, LifetimeMS: 60_000}).Append(nil))
-	s.alive()
 	e.sched.Reserve(id, g.Engines.Tokens, nil)
 	var sending enginesock.Sending
 	g.until(t, "pages", func() bool { sending, _ = e.sched.Sending(id); return sending.Extents != nil })
@@ -235,6 +231,26 @@ func fromTarget(t *testing.T, g *Target) {
 	}
 	e.work.Stored(id, []kvcache.Range{{Length: int64(len(p.payload))}})
 	e.sched.Offer(id, g.Engines.Tokens, hex.EncodeToString(p.hash[:]))
+}
+
+// committed waits until the prefill engine knows that its prompt was committed.
+func (g *Target) committed(t *testing.T, e *engine, p prompt) {
+	t.Helper()
+	var sending enginesock.Sending
+	g.until(t, "the end", func() bool { sending, _ = e.sched.Sending(p.id.String()); return sending.Ended != nil })
+	if sending.Ended.Outcome != enginesock.Committed {
+		t.Errorf("the transfer ended as %+v", sending.Ended)
+	}
+}
+
+func fromTarget(t *testing.T, g *Target) {
+	e := g.engine(t, g.Engines.Prefill)
+	s, st := g.peer(t)
+	p := g.prompt(t)
+	// A claim may come before its offer.
+	s.send((&wire.Claim{ID: p.id, SourceEngine: g.Engines.Prefill, ClaimantEngine: g.Engines.Far, LifetimeMS: 60_000}).Append(nil))
+	s.alive()
+	g.storeAndOffer(t, e, p)
 	s.await("OFFER", func(m wire.Message) bool {
 		x, ok := m.(*wire.Offer)
 		return ok && x.ID == p.id && x.SourceEngine == g.Engines.Prefill && int(x.Tokens) == g.Engines.Tokens && x.TokenHash == p.hash
@@ -247,10 +263,7 @@ func fromTarget(t *testing.T, g *Target) {
 	s.send((&wire.Credit{ID: p.id, Credit: size - 4000}).Append(nil))
 	st.receive(p, size-4000-3000, func(off int64) bool { return off >= 7000 })
 	s.send((&wire.Commit{ID: p.id}).Append(nil))
-	g.until(t, "the end", func() bool { sending, _ = e.sched.Sending(id); return sending.Ended != nil })
-	if sending.Ended.Outcome != "committed" {
-		t.Errorf("the transfer ended as %+v", sending.Ended)
-	}
+	g.committed(t, e, p)
 	s.alive()
 	s.bye()
 }
