@@ -13,7 +13,6 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/host"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/client"
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
 
@@ -154,7 +153,7 @@ func (i *installer) waitReady(ctx context.Context, d desired, base int) (outcome
 			return outcome{ready: true}, nil
 		}
 		if refused.lasted(a, time.Now()) {
-			return outcome{}, &refusedError{name: d.spec.Name, host: i.host.String(), code: enginesock.Code(a.refused), reason: a.reason}
+			return outcome{}, &refusedError{name: d.spec.Name, host: i.host.String(), code: a.refused, reason: a.reason}
 		}
 		found, err := d.service.Inspect(ctx, i.host)
 		if err != nil {

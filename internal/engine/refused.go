@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 )
 
 // refusedLimit is how long sessions of an engine may be refused for one and the same lasting reason. Processes of an
@@ -13,7 +13,7 @@ import (
 const refusedLimit = 10 * time.Second
 
 // lasting are the codes of refusals that no waiting ends: the engine would say the same again.
-var lasting = []enginesock.Code{enginesock.CodeVersion, enginesock.CodeFingerprint, enginesock.CodeUnauthorized, enginesock.CodeBadRequest}
+var lasting = []string{api.RefusedVersion, api.RefusedFingerprint, api.RefusedUnauthorized, api.RefusedBadRequest}
 
 // refusals follows what the daemon says of an engine's sessions while the engine starts.
 type refusals struct {
@@ -23,7 +23,7 @@ type refusals struct {
 
 // lasted reports whether the answer's refusal is one that lasts, and has for long enough.
 func (r *refusals) lasted(a answer, now time.Time) bool {
-	if a.ready || !slices.Contains(lasting, enginesock.Code(a.refused)) {
+	if a.ready || !slices.Contains(lasting, a.refused) {
 		*r = refusals{}
 		return false
 	}
@@ -36,7 +36,7 @@ func (r *refusals) lasted(a answer, now time.Time) bool {
 // refusedError says that an engine runs, and that its node's daemon will never take it.
 type refusedError struct {
 	name, host string
-	code       enginesock.Code
+	code       string
 	reason     string // the daemon's
 }
 
@@ -49,11 +49,11 @@ func (e *refusedError) Error() string {
 func (e *refusedError) Explain() (summary, fix string) {
 	summary = "Engine " + e.name + " is not what was configured"
 	switch e.code {
-	case enginesock.CodeVersion:
+	case api.RefusedVersion:
 		fix = "The engine's KV connector and moaid are of releases that do not belong together: upgrade the older one"
-	case enginesock.CodeFingerprint:
+	case api.RefusedFingerprint:
 		fix = "The engine's cache is another than this configuration says: correct model, kv_cache or parallel, or the engine's arguments"
-	case enginesock.CodeUnauthorized:
+	case api.RefusedUnauthorized:
 		fix = "The engine's processes run as another user or outside of its unit: its program must not change either"
 	default:
 		fix = "The engine introduces itself otherwise than it was registered: correct parallel, or the engine's arguments"
@@ -63,7 +63,7 @@ func (e *refusedError) Explain() (summary, fix string) {
 
 // DiagnosticAttribute implements diagnose.Attributed.
 func (e *refusedError) DiagnosticAttribute() string {
-	if e.code == enginesock.CodeFingerprint {
+	if e.code == api.RefusedFingerprint {
 		return "kv_cache"
 	}
 	return "kind"

@@ -37,6 +37,17 @@ func TestRefusalsThatLast(t *testing.T) {
 	}
 }
 
+// The words of the management API are those of the engine socket.
+func TestRefusalsAreTheSockets(t *testing.T) {
+	t.Parallel()
+	socket := []enginesock.Code{enginesock.CodeVersion, enginesock.CodeFingerprint, enginesock.CodeUnauthorized, enginesock.CodeBadRequest}
+	for i, code := range socket {
+		if len(lasting) != len(socket) || lasting[i] != string(code) {
+			t.Errorf("%v, and the socket has %v", lasting, socket)
+		}
+	}
+}
+
 func TestRefusedError(t *testing.T) {
 	t.Parallel()
 	for _, code := range lasting {
