@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/enginesock"
@@ -178,5 +179,18 @@ func TestEarlyClaimTakenBack(t *testing.T) {
 	f.sched.Reserve(id, 20, nil)
 	if end := f.released(id); end.Outcome != enginesock.Aborted {
 		t.Errorf("%+v", end)
+	}
+}
+
+// A reason that is cut within a character would be refused by the frames that carry it.
+func TestReasonsStayText(t *testing.T) {
+	for lead := range 4 {
+		s := clip(strings.Repeat("x", lead) + strings.Repeat("8×(64+64) …", 100))
+		if !utf8.ValidString(s) || len(s) > maxReason+len("…") {
+			t.Errorf("%d bytes: %q", len(s), s)
+		}
+	}
+	if s := clip("a\xffb"); !utf8.ValidString(s) || clip("short…") != "short…" {
+		t.Errorf("%q", s)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/api"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/arena"
@@ -356,12 +358,21 @@ func reason(e transfer.Ended) string {
 	return string(e.Code) + ": " + e.Detail
 }
 
-// clip bounds text that comes from another program.
+// maxReason bounds texts that are told to others, in bytes.
+const maxReason = 500
+
+// clip bounds text that comes from another program or is made of what does. It stays
+// UTF-8, without which a frame would be refused.
 func clip(s string) string {
-	if len(s) > 500 {
-		return s[:500] + "…"
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxReason {
+		return s
 	}
-	return s
+	n := maxReason
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
 }
 
 // seconds is the time from a to b, 0 while either is unknown.
