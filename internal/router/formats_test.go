@@ -200,6 +200,7 @@ func TestPlacementRefusedByThePlan(t *testing.T) {
 		step("d1", `staging = { memory = "16MiB" }`+"\n  parallel = { tensor = 2 }", `(?s)Too little staging memory.*2\s+ranks`),
 		step("d1", `kv_cache = { layout = "NHD" }`, `(?s)KV layout not supported.*Attribute:\s+kv_cache\.layout`),
 		step("d1", `extra_args = ["--kv-dtype=fp16"]`, `(?s)Argument has an attribute of its own.*kv_cache\.dtype.*Attribute:\s+extra_args\[0\]`),
+		step("d1", `env = { PYTORCH_HIP_ALLOC_CONF = "expandable_segments:True" }`, `(?s)Setting keeps KV from crossing.*Remove\s+expandable_segments.*Attribute:\s+env\["PYTORCH_HIP_ALLOC_CONF"\]`),
 		{Config: same, PlanOnly: true, ExpectError: regexp.MustCompile(`(?s)Engines share a node.*a\s+node\s+has\s+one\s+daemon`)},
 	}})
 }

@@ -117,6 +117,28 @@ func starts(h *acctest.Host, unit string, want int) error {
 	return nil
 }
 
+// TestVariablesRestart: a variable reaches the unit, another value restarts the engine, the same one changes nothing.
+func TestVariablesRestart(t *testing.T) {
+	l := newLab(t)
+	with := func(value string) string {
+		return l.with(t, `role    = "decode"`, fmt.Sprintf("role = \"decode\"\n  env = { GOGC = %q }", value))
+	}
+	has := func(value string, count int) resource.TestCheckFunc {
+		return func(*terraform.State) error {
+			unit, _ := l.mi300x.File("/etc/systemd/system/" + decodeUnit)
+			if !strings.Contains(string(unit.Content), fmt.Sprintf("Environment=GOGC=%s\n", value)) {
+				return fmt.Errorf("the unit is\n%s", unit.Content)
+			}
+			return starts(l.mi300x, decodeUnit, count)
+		}
+	}
+	empty := resource.ConfigPlanChecks{PostApplyPostRefresh: []plancheck.PlanCheck{plancheck.ExpectEmptyPlan()}}
+	l.run(t,
+		resource.TestStep{Config: with("50"), ConfigPlanChecks: empty, Check: has("50", 1)},
+		resource.TestStep{Config: with("75"), ConfigPlanChecks: empty, Check: has("75", 2)},
+	)
+}
+
 // TestChanges: coordinates are followed and restart nothing; arguments restart the engine; a router goes on when its pair grows.
 func TestChanges(t *testing.T) {
 	l := newLab(t)
