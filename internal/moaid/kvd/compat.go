@@ -7,6 +7,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache/convert"
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcompat"
+	"github.com/moai-dev/terraform-provider-moai/internal/moaid/transfer"
 )
 
 // format is a fingerprint with its hash, by which verdicts and converters are kept.
@@ -85,6 +86,25 @@ func (d *Daemon) options(prefill, decode api.PeerEngine) (o kvcompat.Options, ok
 		o.AllowReleases = o.AllowReleases && p.AllowReleases
 	}
 	return o, ok
+}
+
+// recheck ends what leaves this node in a way that pairs do not allow any more. What
+// was paired and is not may end as it began.
+func (d *Daemon) recheck() {
+	d.eachSend(func(t *sending) {
+		node, name, ok := parsePeerName(t.m.Claimant())
+		if !ok || t.conversion == nil || t.m.State().Terminal() {
+			return
+		}
+		e := t.replica.engine
+		o, paired := d.options(api.PeerEngine{Node: d.cfg.Node, Engine: e.reg.Name}, api.PeerEngine{Node: node, Engine: name})
+		if !paired {
+			return
+		}
+		if err := d.compat.check(e.format, formatOf(t.conversion.to), o).Err(); err != nil {
+			_ = d.stepSend(t, transfer.Fail{Code: codeIncompatible, Detail: err.Error()})
+		}
+	})
 }
 
 // compatibility is what an engine's status says of the peers' engines that pairs

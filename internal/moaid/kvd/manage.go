@@ -203,6 +203,7 @@ func (d *Daemon) applyPairs(s store.State) {
 	d.owned(func() {
 		d.pairs = s.Pairs
 		d.compat = compatCache{}
+		d.recheck()
 	})
 }
 

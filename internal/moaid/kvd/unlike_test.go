@@ -218,6 +218,28 @@ func TestStricterEndWins(t *testing.T) {
 	}
 }
 
+// What is under way when the operator takes the word back does not end as a commit.
+func TestStricterOptionsEndTransfers(t *testing.T) {
+	p, d, pe, de := formats(t, plain(1), plain(1, bare(kvcache.FP8E4M3FN)), kvcompat.Options{AllowLossy: true})
+	id, hash := newID(), tokenHash(40, "a")
+	pe.prefill(id, 40, hash, false)
+	de.claim(id, 40, hash, 0)
+	late := pe.storeCells(id, 40, mixed(id))
+	d.waitState(id, "receiving")
+	pairWith(t, kvcompat.Options{AllowLossy: true}, p) // says the same
+	if x, ok := p.find(id); !ok || x.State == "aborted" {
+		t.Fatalf("%+v", x)
+	}
+	pairWith(t, kvcompat.Options{}, p)
+	if v := de.verdict(id); v.Code != enginesock.FailIncompatible {
+		t.Errorf("%+v", v)
+	}
+	late()
+	if end := pe.released(id); end.Outcome != enginesock.Aborted || !strings.Contains(end.Reason, "allow_lossy") {
+		t.Errorf("%+v", end)
+	}
+}
+
 // TestConversionSurvivesASession: only the missing ranges are converted again.
 func TestConversionSurvivesASession(t *testing.T) {
 	p, d, pe, de := formats(t, plain(4), plain(2, large), kvcompat.Options{})
