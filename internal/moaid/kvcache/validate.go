@@ -170,6 +170,10 @@ func (f *Fingerprint) validatePacking(g *Group) error {
 	return nil
 }
 
+// Opaque reports whether pages can only be copied whole: what their elements mean, or
+// where they lie, is not known.
+func (s *Storage) Opaque() bool { return s.DType.Opaque() || !s.Packing.Known() }
+
 // Known reports whether the positions of elements are known.
 func (p Packing) Known() bool {
 	switch p {

@@ -16,7 +16,7 @@ func (c *comparison) storage() {
 	if p.Packing == kvcache.PackingShuffled || d.Packing == kvcache.PackingShuffled {
 		c.refuse("storage.packing", string(p.Packing), string(d.Packing), "that layout is known from source code only, no page of it was compared with hardware", "Set VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT=0")
 	}
-	if opaque(p) || opaque(d) {
+	if p.Opaque() || d.Opaque() {
 		c.wholePages()
 		return
 	}
@@ -25,8 +25,6 @@ func (c *comparison) storage() {
 	}
 	c.places()
 }
-
-func opaque(s *kvcache.Storage) bool { return s.DType.Opaque() || !s.Packing.Known() }
 
 // wholePages refuses whatever differs where the content of pages is not known.
 func (c *comparison) wholePages() {

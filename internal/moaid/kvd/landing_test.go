@@ -118,7 +118,7 @@ func TestLandingOutlivesItsTransfer(t *testing.T) {
 	if _, ok, err := l.target(s, h); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if l.shut() {
+	if l.shut() || l.idle() {
 		t.Error("forgotten while a chunk is being written")
 	}
 	lease.Release()
@@ -128,7 +128,7 @@ func TestLandingOutlivesItsTransfer(t *testing.T) {
 	if _, ok, _ := l.target(s, wire.ChunkHeader{Offset: 500, Length: 500}); ok {
 		t.Error("a chunk was taken after the end")
 	}
-	if !l.drop(h) {
+	if !l.drop(h) || !l.idle() {
 		t.Error("the last write must say so")
 	}
 	if u := a.Usage(); u.Free != 2 {

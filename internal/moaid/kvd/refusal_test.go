@@ -1,7 +1,9 @@
 package kvd
 
 import (
+	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -87,5 +89,34 @@ func TestRefusalOfStrangersIsNotTold(t *testing.T) {
 		if st := must[*api.EngineStatus](t, "status")(n.c.GetEngine(t.Context(), "prefill", 0)); st.Refused != want {
 			t.Errorf("%s: %q %q", what, st.Refused, st.Reason)
 		}
+	}
+}
+
+// A client keeps asking, so that its refusal goes on being told.
+func TestRefusalGoesOnWithItsClient(t *testing.T) {
+	n := newNode(t, "p", nil)
+	must[*api.EngineStatus](t, "engine")(n.c.PutEngine(t.Context(), registration(n, "prefill", "prefill", testFingerprint())))
+	other := testFingerprint()
+	other.Storage.BlockSize, other.Storage.KernelBlock = 32, 32
+	c := enginesock.NewScheduler(enginesock.Identity{Path: filepath.Join(n.dir, EngineSocket),
+		Hello: enginesock.Hello{Engine: "prefill", Generation: newID(), Session: enginesock.Scheduler, World: 2, Fingerprint: other}}, nil, func() {})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { c.Run(ctx); close(done) }()
+	defer func() { cancel(); <-done }()
+	var first, last transfer.Instant
+	eventually(t, "the refusal is repeated", func() bool {
+		_ = n.d.own.call(t.Context(), func() { last = n.d.engines["prefill"].refused.at })
+		if first == 0 {
+			first = last
+		}
+		return first != 0 && last != first
+	})
+	if gap := last.Sub(first); gap > refusalLife/2 {
+		t.Errorf("%v between two of them", gap)
+	}
+	st := must[*api.EngineStatus](t, "status")(n.c.GetEngine(t.Context(), "prefill", 0))
+	if st.Refused != string(enginesock.CodeFingerprint) || !strings.Contains(st.Reason, "storage.block_size") {
+		t.Errorf("%q %q", st.Refused, st.Reason)
 	}
 }

@@ -71,7 +71,7 @@ func New(src, dst kvcache.Fingerprint) (*Converter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Converter{src: src, dst: dst, recoder: recoder, whole: opaque(&src.Storage) || opaque(&dst.Storage)}
+	c := &Converter{src: src, dst: dst, recoder: recoder, whole: src.Storage.Opaque() || dst.Storage.Opaque()}
 	if recoder != nil && src.Storage.DType.Size() == 1 {
 		for code := range c.bytes {
 			to, _ := recoder.Recode(uint32(code))
@@ -87,8 +87,6 @@ func New(src, dst kvcache.Fingerprint) (*Converter, error) {
 	c.identity = c.sameBytes()
 	return c, nil
 }
-
-func opaque(s *kvcache.Storage) bool { return s.DType.Opaque() || !s.Packing.Known() }
 
 // pairLayers finds each destination layer in the source.
 func (c *Converter) pairLayers() error {
