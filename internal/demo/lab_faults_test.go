@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab"
 )
 
 // hostFault is something wrong with a host that only an apply can meet.
@@ -85,6 +87,9 @@ func (r *labRun) faultyHosts(t *testing.T) {
 	quiet.Out = io.Discard
 	for _, f := range hostFaults {
 		t.Run(f.name, func(t *testing.T) {
+			if f.end == "" && r.env.Tier == lab.TierG {
+				t.Skip("the sudo of hosts of tier G is the lab's own and refuses nobody")
+			}
 			if err := r.asRoot(ctx, f.host, f.begin); err != nil {
 				t.Fatal(err)
 			}
