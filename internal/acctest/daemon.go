@@ -68,6 +68,8 @@ type Daemon struct {
 	TransferList func() []api.Transfer
 	// EngineReady decides whether an engine counts as ready; nil means always.
 	EngineReady func(e api.Engine) (ready bool, reason string)
+	// EngineRefused gives the code with which sessions of an engine that is not ready are refused; nil means none is.
+	EngineRefused func(e api.Engine) string
 }
 
 func newDaemon(n *network, m *sshtest.Machine) *Daemon {

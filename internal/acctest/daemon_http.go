@@ -100,6 +100,9 @@ func (d *Daemon) engineStatus(e api.Engine) api.EngineStatus {
 	if d.EngineReady != nil {
 		s.Ready, s.Reason = d.EngineReady(e)
 	}
+	if d.EngineRefused != nil && !s.Ready {
+		s.Refused = d.EngineRefused(e)
+	}
 	return s
 }
 

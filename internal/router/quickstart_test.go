@@ -273,6 +273,30 @@ func TestEngineThatStartsOverAndOver(t *testing.T) {
 	}
 }
 
+// TestEngineThatIsRefused is given up when its daemon has said long enough that it will never take it; once the cause
+// is gone, the next apply finishes.
+func TestEngineThatIsRefused(t *testing.T) {
+	l := newLab(t)
+	l.h100.Daemon.EngineReady = func(e api.Engine) (bool, string) {
+		return e.Name != "prefill-0", "storage.block_size is registered as 16 and reported as 32"
+	}
+	l.h100.Daemon.EngineRefused = func(api.Engine) string { return "fingerprint" }
+	began := time.Now()
+	l.run(t,
+		resource.TestStep{Config: l.config, ExpectError: regexp.MustCompile(`(?s)Engine prefill-0 is not what was configured.*moai_engine\.prefill.*block_size`)},
+		resource.TestStep{
+			PreConfig: func() {
+				if took := time.Since(began); took > time.Minute { // the timeout is five
+					t.Errorf("it took %s", took)
+				}
+				l.h100.Daemon.EngineReady, l.h100.Daemon.EngineRefused = nil, nil
+			},
+			Config:            l.config,
+			ConfigStateChecks: []statecheck.StateCheck{known("moai_engine.prefill", tfjsonpath.New("ready"), knownvalue.Bool(true))},
+		},
+	)
+}
+
 func TestCanary(t *testing.T) {
 	l := newLab(t)
 	verified := func(want bool) []statecheck.StateCheck {
