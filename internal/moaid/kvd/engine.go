@@ -26,6 +26,7 @@ type engine struct {
 	refused   refusal // of the last session that was not opened
 	sends     int     // records in Daemon.sends
 	recvs     int
+	turn      int // the replica that comes first among equals
 }
 
 func newEngine(reg api.Engine) *engine {

@@ -80,6 +80,7 @@ func (f *forwards) cancel(id string) {
 type target struct {
 	socket   string
 	verdict  <-chan transfer.Verdict // nil: nothing to wait for
+	replica  *replica                // that the KV comes to; set with verdict
 	dataRank string                  // the replica that must compute it; empty: any
 }
 
@@ -120,7 +121,7 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, prefix 
 	}
 	if tg.verdict != nil {
 		w1, _ := wire.ParseID(id) // was parsed before
-		defer d.own.post(func() { d.unhold(w1, tg.verdict) })
+		defer d.own.post(func() { d.unhold(w1, tg.replica, tg.verdict) })
 		if !d.await(ctx, w, tg.verdict) {
 			return
 		}
@@ -196,7 +197,7 @@ func (d *Daemon) route(ctx context.Context, name, id, source string) (target, *a
 			fail = &api.Error{Code: r.Code, Message: r.Why}
 			return
 		}
-		if tg.verdict = v; err == nil && len(e.replicas) > 1 {
+		if tg.verdict, tg.replica = v, rep; err == nil && len(e.replicas) > 1 {
 			tg.dataRank = strconv.Itoa(rep.rank)
 		}
 	})

@@ -28,6 +28,7 @@ type replica struct {
 	statsAt    transfer.Instant   // when they came
 	outbox     []enginesock.Reply // events while there is no scheduler
 	wantRoom   bool
+	forwarding int // requests that are held for it, or that it has not answered
 }
 
 func newReplica(e *engine, rank, ranks int) *replica {
