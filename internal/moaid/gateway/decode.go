@@ -231,7 +231,7 @@ func (x *exchange) verdict(ctx context.Context, h http.Header) {
 func (x *exchange) passHeader(from http.Header) {
 	to := x.w.Header()
 	for k, v := range from {
-		if !hop[k] {
+		if !hop[k] && k != "X-Moai-Transfer" && k != "X-Moai-Source" && k != "X-Moai-Route" {
 			to[k] = v
 		}
 	}

@@ -255,6 +255,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{`{"model":"m","prompt":["a","b"]}`, 400, "multiple_prompts"},
 		{`{"model":"m",`, 400, "invalid_json"},
 		{``, 400, "invalid_json"},
+		{`{"model":"m","prompt":"a","max_tokens":0}`, 400, "invalid_max_tokens"},
+		{`{"model":"m","prompt":"a","max_completion_tokens":-3}`, 400, "invalid_max_completion_tokens"},
 		{`{"model":"m","prompt":"a","max_tokens":7}`, 400, "context_length_exceeded"},
 	} {
 		resp, got := b.post(c.body)

@@ -135,16 +135,18 @@ var hop = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true,
 	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Expect": true, "Host": true,
 	"Accept-Encoding": true, "X-Request-Id": true, "Date": true, "X-Idempotency-Key": true, "Idempotency-Key": true,
-	// A client must not name other requests' transfers.
-	"X-Moai-Transfer": true, "X-Moai-Source": true, "X-Moai-Route": true,
 }
+
+// reserved reports whether a header is the router's or the daemon's to say: a
+// client must not name other requests' transfers, nor the replica that answers.
+func reserved(k string) bool { return strings.HasPrefix(k, "X-Moai-") || k == "X-Data-Parallel-Rank" }
 
 // forwarded gives the headers for an engine: the client's, Authorization
 // included, and the request's id.
 func (x *exchange) forwarded() http.Header {
 	h := make(http.Header, len(x.r.Header)+2)
 	for k, v := range x.r.Header {
-		if !hop[k] {
+		if !hop[k] && !reserved(k) {
 			h[k] = v
 		}
 	}

@@ -3,6 +3,7 @@ package body
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // Reasons why a request is not split into prefill and decode.
@@ -54,9 +55,31 @@ func Parse(b []byte) (*Request, error) {
 			}
 		}
 	}
+	for _, k := range []Key{KeyMaxTokens, KeyMaxCompletionTokens} {
+		if err := o.bounded(k); err != nil {
+			return nil, err
+		}
+	}
 	r.Stream = o.is(KeyStream, "true")
 	r.DecodeOnly = o.whole()
 	return r, nil
+}
+
+// MaxTokens bounds what a request may ask for. No model has a context that long;
+// what its own context holds only the engine knows.
+const MaxTokens = 1 << 24
+
+// bounded checks a number of tokens: prefill is asked for one whatever the client
+// wrote, so that a wrong number would cost a whole prompt before decode refuses it.
+func (o *object) bounded(k Key) error {
+	v, ok := o.get(k)
+	if !ok || string(v) == "null" {
+		return nil
+	}
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && 1 <= n && n <= MaxTokens {
+		return nil
+	}
+	return &Error{Message: fmt.Sprintf("%s must be an integer from 1 to %d, or null", k, MaxTokens), Param: k.String(), Code: "invalid_" + k.String()}
 }
 
 // is reports whether a key has a value that is written so.
