@@ -184,6 +184,9 @@ func (x *exchange) postDecode(ctx context.Context, cancel context.CancelCauseFun
 		return nil, err
 	}
 	a := &attempt{status: resp.StatusCode, header: resp.Header}
+	if a.status == http.StatusOK {
+		x.decode.answered()
+	}
 	if a.status == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		a.stream = resp
 		return a, nil

@@ -85,6 +85,13 @@ func (l *lease) String() string           { return l.e.String() }
 func (l *lease) node() *upstream.Node     { return l.f.nodes[l.e.Node] }
 func (l *lease) end(result route.Outcome) { l.f.end(l.e, result) }
 
+// answered says that the engine's answer has begun well.
+func (l *lease) answered() {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.e.Answered()
+}
+
 // choose picks engines and counts the request there.
 func (f *fleet) choose(pools []route.Pool, split bool, tried route.Tried) (prefill, decode *lease, pool int, reason string) {
 	f.mu.Lock()

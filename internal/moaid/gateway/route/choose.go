@@ -17,6 +17,7 @@ const (
 	ReasonDraining    = "prefill_draining"
 	ReasonCircuitOpen = "prefill_circuit_open"
 	ReasonNoDecode    = "pair_without_decode" // prefill is there, but decode only in another pair
+	ReasonDecodeOpen  = "decode_circuit_open" // prefill is there, but failures keep requests away from the decode engines that its KV can come to
 	ReasonLinkDown    = "link_down"           // both are there, and no KV can come from one to the other
 )
 
@@ -35,16 +36,26 @@ type Tried map[*Engine]bool
 // set, and then a decode engine that KV can come to from there. The least loaded
 // wins, then the one that stands first, so that the same state always gives the
 // same choice.
+//
+// Failures keep requests away from a decode engine only while there is another
+// one: to compute the prompt as well would be no relief to it.
 func Choose(now time.Time, pools []Pool, split bool, tried Tried) Choice {
 	c := Choice{Pool: -1}
 	if split {
 		c.Reason = why(now, pools)
+		fit := usable(now)
+		if anyDecode(pools, tried, fit) == nil {
+			fit = isReady
+		}
 		for i, p := range pools {
-			e := best(now, p.Prefill, tried, func(e *Engine) bool { return best(now, p.Decode, tried, linkedTo(e)) != nil })
+			e := best(p.Prefill, tried, usable(now), func(e *Engine) bool { return best(p.Decode, tried, fit, linkedTo(e)) != nil })
 			switch {
 			case e != nil && (c.Prefill == nil || less(e, c.Prefill)):
 				c.Prefill, c.Pool, c.Reason = e, i, ""
-			case c.Prefill == nil && best(now, p.Prefill, tried, nil) != nil && best(now, p.Decode, tried, nil) != nil:
+			case c.Prefill != nil || best(p.Prefill, tried, usable(now)) == nil:
+			case best(p.Prefill, tried, usable(now), func(e *Engine) bool { return best(p.Decode, tried, isReady, linkedTo(e)) != nil }) != nil:
+				c.Reason = ReasonDecodeOpen
+			case best(p.Decode, tried, isReady) != nil:
 				c.Reason = ReasonLinkDown
 			}
 		}
@@ -58,28 +69,37 @@ func Choose(now time.Time, pools []Pool, split bool, tried Tried) Choice {
 // one, so that it can read the prefill engine's KV. An engine that tripped is
 // better than none.
 func ChooseDecode(now time.Time, pools []Pool, pool int, prefill *Engine, tried Tried) (e *Engine, same bool) {
-	if pool >= 0 && prefill != nil {
-		if e := best(now, pools[pool].Decode, tried, linkedTo(prefill)); e != nil {
-			return e, true
+	for _, fit := range []fits{usable(now), isReady} {
+		if pool >= 0 && prefill != nil {
+			if e := best(pools[pool].Decode, tried, fit, linkedTo(prefill)); e != nil {
+				return e, true
+			}
+		}
+		if e := anyDecode(pools, tried, fit); e != nil {
+			return e, false
 		}
 	}
+	return nil, false
+}
+
+// anyDecode gives the least loaded decode engine of all pools that fits, nil if
+// there is none.
+func anyDecode(pools []Pool, tried Tried, fit fits) (e *Engine) {
 	for _, p := range pools {
-		if b := best(now, p.Decode, tried, nil); b != nil && (e == nil || less(b, e)) {
+		if b := best(p.Decode, tried, fit); b != nil && (e == nil || less(b, e)) {
 			e = b
 		}
 	}
-	if e != nil {
-		return e, false
-	}
-	for _, p := range pools {
-		for _, d := range p.Decode {
-			if d.state == Ready && !tried[d] && (e == nil || less(d, e)) {
-				e = d
-			}
-		}
-	}
-	return e, false
+	return e
 }
+
+// fits says whether an engine can be chosen.
+type fits func(*Engine) bool
+
+func usable(now time.Time) fits { return func(e *Engine) bool { return e.Usable(now) } }
+
+// isReady also holds of engines that tripped.
+func isReady(e *Engine) bool { return e.state == Ready }
 
 func less(a, b *Engine) bool {
 	if a.Outstanding != b.Outstanding {
@@ -89,16 +109,22 @@ func less(a, b *Engine) bool {
 }
 
 // linkedTo says of decode engines whether a prefill engine's KV can come to them.
-func linkedTo(prefill *Engine) func(*Engine) bool {
+func linkedTo(prefill *Engine) fits {
 	return func(d *Engine) bool { return d.Linked(prefill.Node) }
 }
 
-// best gives the least loaded usable engine of which fits holds, nil if there is
-// none. A nil fits holds of all.
-func best(now time.Time, es []*Engine, tried Tried, fits func(*Engine) bool) *Engine {
+// best gives the least loaded engine of which all holds and which was not tried,
+// nil if there is none.
+func best(es []*Engine, tried Tried, all ...fits) *Engine {
 	var b *Engine
+next:
 	for _, e := range es {
-		if e.Usable(now) && !tried[e] && (fits == nil || fits(e)) && (b == nil || less(e, b)) {
+		for _, fit := range all {
+			if !fit(e) {
+				continue next
+			}
+		}
+		if !tried[e] && (b == nil || less(e, b)) {
 			b = e
 		}
 	}

@@ -96,6 +96,16 @@ func (e *Engine) Begin() {
 	}
 }
 
+// Answered notes that an answer has begun well. It ends the trial: answers take
+// long, and others need not wait for the end of this one. Until one has ended well,
+// one more failure closes the engine again.
+func (e *Engine) Answered() {
+	if !e.trial {
+		return
+	}
+	e.failures, e.until, e.trial = tripAfter-1, time.Time{}, false
+}
+
 // Outcome of a request, as far as it says something of the engine.
 type Outcome int
 
