@@ -13,6 +13,7 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/instance"
 	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
@@ -49,6 +50,10 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 		if resp.Diagnostics.HasError() {
 			return
 		}
+	}
+	if err := instance.Hold(ctx, r.fleet, resp.Private, plan.holds()); err != nil {
+		resp.Diagnostics.Append(diagnose.Error(subject("plan the engine", noderef.Decode(plan.Node).Coordinates), err))
+		return
 	}
 	resp.Diagnostics.Append(r.plan(ctx, state, &plan)...)
 	if resp.Diagnostics.HasError() {

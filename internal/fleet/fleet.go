@@ -19,16 +19,18 @@ type Fleet struct {
 	registered map[string]Coordinates // by node name; what moai_node itself says
 	nodes      map[string]*Node       // by node name and SSH coordinates
 	hosts      map[*ssh.Conn]*host.Host
-	leaving    map[string]bool // machine-id and resource: planned to be removed from that machine
-	planned    []Coordinates   // of the nodes that this run plans to make, with the machine-id that was found
-	claims     []EngineClaim   // of the engines that this run plans
-	gpus       map[string]int  // by node name: accelerators that its resource expects
+	leaving    map[string]bool          // machine-id and resource: planned to be removed from that machine
+	planned    []Coordinates            // of the nodes that this run plans to make, with the machine-id that was found
+	claims     []EngineClaim            // of the engines that this run plans
+	gpus       map[string]int           // by node name: accelerators that its resource expects
+	holds      map[string][]Hold        // by resource instance
+	turns      map[string]chan struct{} // by what is taken turns at; holds one token while nobody has it
 }
 
 // New makes a fleet. It dials nothing. ctx is used for logging only, also after it has ended.
 func New(ctx context.Context, s Settings) *Fleet {
 	f := &Fleet{settings: s, registered: map[string]Coordinates{}, nodes: map[string]*Node{}, hosts: map[*ssh.Conn]*host.Host{},
-		leaving: map[string]bool{}, gpus: map[string]int{}}
+		leaving: map[string]bool{}, gpus: map[string]int{}, holds: map[string][]Hold{}, turns: map[string]chan struct{}{}}
 	logCtx := f.Context(context.WithoutCancel(ctx))
 	var logging sync.Mutex // masking writes to the logger's own fields: two at once is a crash
 	f.pool = ssh.NewPool(ssh.Options{Log: func(msg string, kv ...any) {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
+	"github.com/moai-dev/terraform-provider-moai/internal/instance"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan.
@@ -37,5 +38,11 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 		plan.setEnds(s.healthyEnds())
 	}
 	plan.ID = plan.Name
+	if r.fleet != nil {
+		if err := instance.Hold(ctx, r.fleet, resp.Private, plan.holds()); err != nil {
+			resp.Diagnostics.Append(diagnose.Error(subject("plan the link", s, err), err))
+			return
+		}
+	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, plan)...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/fleet"
+	"github.com/moai-dev/terraform-provider-moai/internal/instance"
 	"github.com/moai-dev/terraform-provider-moai/internal/payload"
 	"github.com/moai-dev/terraform-provider-moai/internal/ssh"
 )
@@ -29,6 +30,10 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 	var plan model
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() {
+		return
+	}
+	if err := instance.Hold(ctx, r.fleet, resp.Private, plan.holds()); err != nil {
+		resp.Diagnostics.Append(diagnose.Error(subject("plan the node", plan.ref().Coordinates), err))
 		return
 	}
 	r.fleet.ExpectGPUs(plan.Name.ValueString(), plan.expectation().GPUCount)

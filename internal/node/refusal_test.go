@@ -72,9 +72,11 @@ func TestNodesThatAreNotTwo(t *testing.T) {
 	f, h := h100(t)
 	other := f.Add("mi300x-0", acctest.Accelerators{Vendor: "amd", Count: 1})
 	twice := strings.NewReplacer(`"h100_0"`, `"again"`, `name = "h100-0"`, `name = "again"`).Replace(h.Node(""))
+	same := strings.Replace(h.Node(""), `"h100_0"`, `"again"`, 1)
 	for _, c := range []struct{ config, want string }{
+		{h.Node("") + same, `(?s)Two resources are the same thing.*name\s+= "h100-0".*taken twice`},
 		{h.Node("") + twice, `(?s)One machine for two nodes.*Attribute: ssh\.host`},
-		{h.Node("") + replace(`name = "mi300x-0"`, `name = "h100-0"`)(other.Node("")), `(?s)Node name is used twice`},
+		{h.Node("") + replace(`name = "mi300x-0"`, `name = "h100-0"`)(other.Node("")), `(?s)Two resources are the same thing.*node name "h100-0" is taken twice: by a moai_node "h100-0" at 127.* and by a moai_node "h100-0" at 127`},
 	} {
 		resource.UnitTest(t, resource.TestCase{ProtoV6ProviderFactories: f.Factories(),
 			Steps: []resource.TestStep{{Config: f.ProviderBlock() + c.config, PlanOnly: true, ExpectError: flexible(c.want)}}})

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
+	"github.com/moai-dev/terraform-provider-moai/internal/instance"
 )
 
 // ModifyPlan implements resource.ResourceWithModifyPlan. It dials nothing: what
@@ -33,6 +34,12 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 	resp.Diagnostics.Append(plan.plan(state)...)
 	if resp.Diagnostics.HasError() {
 		return
+	}
+	if r.fleet != nil {
+		if err := instance.Hold(ctx, r.fleet, resp.Private, plan.holds()); err != nil {
+			resp.Diagnostics.Append(diagnose.Error(subjectOf("plan the pair", err), err))
+			return
+		}
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, plan)...)
 }

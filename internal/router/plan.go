@@ -13,6 +13,8 @@ import (
 
 	"github.com/moai-dev/terraform-provider-moai/internal/diagnose"
 	"github.com/moai-dev/terraform-provider-moai/internal/facts"
+	"github.com/moai-dev/terraform-provider-moai/internal/instance"
+	"github.com/moai-dev/terraform-provider-moai/internal/noderef"
 	"github.com/moai-dev/terraform-provider-moai/internal/service"
 )
 
@@ -34,6 +36,10 @@ func (r *Resource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReques
 	}
 	plan.plan(state)
 	if r.fleet != nil {
+		if err := instance.Hold(ctx, r.fleet, resp.Private, plan.holds()); err != nil {
+			resp.Diagnostics.Append(diagnostic("plan the router", noderef.Decode(plan.Node).Coordinates, err))
+			return
+		}
 		resp.Diagnostics.Append(r.refusals(r.fleet.Context(ctx), state, plan)...)
 	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, plan)...)
