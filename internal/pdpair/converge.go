@@ -139,8 +139,17 @@ func (c *converger) one(ctx context.Context, x crossing, f *findings) error {
 	if err != nil {
 		return c.placed(d, err)
 	}
-	v, err := run.run(ctx)
 	from := fmt.Sprintf("From %s to %s: ", p.ID(), d.ID())
+	done, err := c.fleet.Turn(ctx, alone(x)...)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case err != nil:
+		f.open = append(f.open, from+"The time was up while canaries of other pairs ran.")
+		return nil
+	}
+	defer done()
+	v, err := run.run(ctx)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
@@ -155,6 +164,16 @@ func (c *converger) one(ctx context.Context, x crossing, f *findings) error {
 		f.notes = append(f.notes, from+strings.Join(v.Notes, " "))
 	}
 	return nil
+}
+
+// alone names what a canary must have to itself, since it counts what its decode engine does: that engine, and a prefill
+// engine that is the decode engine of other pairs, whose canaries count the same. Terraform makes pairs in parallel.
+func alone(x crossing) []string {
+	keys := []string{"canary " + x.decode.ID()}
+	if x.prefill.Role.Decodes() {
+		keys = append(keys, "canary "+x.prefill.ID())
+	}
+	return keys
 }
 
 func or(s, def string) string {

@@ -20,6 +20,9 @@ import (
 // putBackLimit is how long a router that was changed in vain may take to run as before.
 const putBackLimit = time.Minute
 
+// stopLimit bounds the stop of a router that does not come up: its unit's own limit (45 s) and a connection.
+const stopLimit = time.Minute
+
 // installer does things for one router on one machine.
 type installer struct {
 	fleet *fleet.Fleet
@@ -100,17 +103,28 @@ func (i *installer) converge(ctx context.Context, s spec, d desired, left []engi
 	return key, nil
 }
 
-// putBack has a router that was changed run as before, and says what came of it: nothing if there was no other one before.
+// putBack has a router that was changed run as before, and says what came of it. One that cannot run as before, or was not
+// there before, is stopped: systemd would start it over and over.
 func (i *installer) putBack(ctx context.Context, former, failed service.Service) string {
 	if former.UnitText == failed.UnitText && bytes.Equal(former.Config.Content, failed.Config.Content) {
-		return ""
+		return i.stop(ctx, failed, "The unit was stopped, so that it does not start over and over")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackLimit)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackLimit)
 	defer cancel()
-	if err := former.PutBack(ctx, i.host); err != nil {
-		return "The router as it was before could not be started again either: it is down"
+	if err := former.PutBack(bounded, i.host); err != nil {
+		return i.stop(ctx, failed, "The router as it was before could not be started again either: it is stopped")
 	}
 	return "The router runs as it did before the change"
+}
+
+// stop stops a unit that does not come up, and gives done, or says that it does not stop either.
+func (i *installer) stop(ctx context.Context, s service.Service, done string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer cancel()
+	if err := i.host.Stop(ctx, s.Unit); err != nil {
+		return fmt.Sprintf("The unit could not be stopped (%s), and systemd goes on starting it: stop it by hand (systemctl stop %s)", err, s.Unit)
+	}
+	return done
 }
 
 func (i *installer) hasKey(ctx context.Context, name string) (bool, error) {
@@ -165,7 +179,7 @@ func (i *installer) uninstall(ctx context.Context, s spec, d desired, note func(
 type startError struct {
 	unit, listen string
 	err          error
-	before       string // what became of the router as it was; a sentence, or ""
+	before       string // what became of the router as it was; a sentence
 }
 
 // Error implements error.
@@ -180,10 +194,7 @@ func (e *startError) Explain() (summary, fix string) {
 	if e.busy() {
 		summary, fix = "Router cannot listen", fmt.Sprintf("Something else on the node listens on %s already, or the node has no such address: choose another one", e.listen)
 	}
-	if e.before != "" {
-		fix += ". " + e.before
-	}
-	return summary, fix
+	return summary, fix + ". " + e.before
 }
 
 // DiagnosticAttribute implements diagnose.Attributed.

@@ -81,6 +81,34 @@ func TestListenAddress(t *testing.T) {
 	)
 }
 
+// TestRouterThatDoesNotStart is stopped, so that systemd does not start it over and over.
+func TestRouterThatDoesNotStart(t *testing.T) {
+	l := newLab(t)
+	unit := l.gateway.OnUnit
+	stopped := false
+	l.gateway.OnUnit = func(event, name string) error {
+		if name == routerUnit {
+			stopped = event == "stop"
+		}
+		if event == "start" && name == routerUnit {
+			return errors.New("listen for clients: address already in use")
+		}
+		return unit(event, name)
+	}
+	l.run(t,
+		resource.TestStep{Config: l.config, ExpectError: regexp.MustCompile(`(?s)Router cannot listen.*The\s+unit\s+was\s+stopped`)},
+		resource.TestStep{
+			PreConfig: func() {
+				if !stopped {
+					t.Error("the router goes on starting over")
+				}
+				l.gateway.OnUnit = unit
+			},
+			Config: l.config,
+		},
+	)
+}
+
 // TestChangeThatDoesNotStart: a running router that was changed in vain runs as before.
 func TestChangeThatDoesNotStart(t *testing.T) {
 	l := newLab(t)
