@@ -2,11 +2,13 @@ package refengine
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -110,7 +112,9 @@ func TestReplicas(t *testing.T) {
 func TestEngineEndsWithItsRanks(t *testing.T) {
 	cfg := Default()
 	cfg.Name, cfg.Model, cfg.Format.Tensor = "test", "moai/seeded", 2
-	for _, idle := range []bool{true, false} {
+	for _, request := range []string{"", `{"prompt":"abc","max_tokens":8000,"ignore_eos":true}`,
+		`{"prompt":"abc","max_tokens":8000,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`} {
+		idle := request == ""
 		e, err := New(cfg, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -122,13 +126,23 @@ func TestEngineEndsWithItsRanks(t *testing.T) {
 		go func() { ended <- e.Run(t.Context()) }()
 		s := httptest.NewServer(e.Handler())
 		t.Cleanup(s.Close)
+		generated := func() float64 {
+			_, text := get(t, s, "/metrics")
+			_, rest, _ := strings.Cut(text, "generation_tokens_total counter\nreference_generation_tokens_total ")
+			value, _, _ := strings.Cut(rest, "\n")
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
 		answered := make(chan string, 1)
 		if !idle {
 			go func() {
-				_, body := post(t.Context(), t, s, "/v1/completions", `{"prompt":"abc","max_tokens":8000,"ignore_eos":true}`)
+				_, body := post(t.Context(), t, s, "/v1/completions", request)
 				answered <- body
 			}()
-			for e.Stats().Running == 0 {
+			for e.Stats().Running == 0 || generated() < 50 {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -145,8 +159,19 @@ func TestEngineEndsWithItsRanks(t *testing.T) {
 			t.Fatal("the engine goes on")
 		}
 		if !idle {
-			if body := <-answered; !strings.Contains(body, "the engine has failed") {
-				t.Errorf("the request was answered %s", body)
+			// What failed is in the log. Nothing follows on a stream's error.
+			got := <-answered
+			last := got[strings.LastIndex(strings.TrimSpace(got), "\n")+1:]
+			var body struct{ Error map[string]any }
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(last, "data: ")), &body); err != nil {
+				t.Fatalf("the request was answered %s", got)
+			}
+			message, _ := body.Error["message"].(string)
+			if !strings.HasPrefix(message, "the engine ") || !strings.HasSuffix(message, "send the request again") || len(message) > 100 || body.Error["code"] != "engine_failed" || body.Error["type"] != "server_error" || len(body.Error) != 4 {
+				t.Errorf("the request was answered %s", last)
+			}
+			if strings.Contains(got, "[DONE]") || strings.Contains(got, `"usage"`) {
+				t.Errorf("the request was answered %s", got)
 			}
 		}
 		for _, pid := range e.replicas[0].team.(*worker.Processes).PIDs() {

@@ -117,8 +117,8 @@ func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
 		}
 		all += piece
 	}
-	if a.end.Ended == sched.EndError || a.end.Ended == sched.EndAbort {
-		writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "", "engine_failed")
+	if message, code := a.failure(); code != "" {
+		writeError(w, http.StatusInternalServerError, kindServer, message, "", code)
 		return
 	}
 	c := choice{FinishReason: &a.end.Ended, Logits: a.logits}
@@ -135,15 +135,31 @@ func (a *answer) whole(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, resp)
 }
 
-func (a *answer) failure() string {
-	if a.end.Err == "" {
-		return "the request was aborted"
+// Codes of requests that ended without an answer.
+const (
+	codeGone    = "engine_failed"  // another engine, or this one's next run, may answer
+	codeFailed  = "request_failed" // of this request alone, as when its KV did not come
+	codeAborted = "request_aborted"
+)
+
+// failure says why there is no answer, or no more of it; an empty code says that
+// there is.
+func (a *answer) failure() (message, code string) {
+	switch {
+	case a.end.Ended == sched.EndAbort:
+		return "the request was aborted", codeAborted
+	case a.end.Ended != sched.EndError:
+		return "", ""
+	case a.end.Gone:
+		return a.end.Err, codeGone
 	}
-	return a.end.Err
+	return a.end.Err, codeFailed
 }
 
 // stream answers with server-sent events. Before the first token nothing is
-// written, so that a request that fails early still has its status.
+// written, so that a request that fails early still has its status. One that fails
+// later ends with an event that says so, and nothing after it: what is complete
+// ends with [DONE].
 func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	began := false
@@ -166,15 +182,13 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			return
 		}
-		if a.end.Ended == sched.EndError || a.end.Ended == sched.EndAbort {
+		if message, code := a.failure(); code != "" {
 			if !began {
-				writeError(w, http.StatusInternalServerError, "server_error", a.failure(), "", "engine_failed")
+				writeError(w, http.StatusInternalServerError, kindServer, message, "", code)
 				return
 			}
-			if !send(errorBody("server_error", a.failure(), "", "engine_failed")) {
-				return
-			}
-			break
+			send(errorBody(kindServer, message, "", code))
+			return
 		}
 		if piece == "" && !a.finished && !a.body.ReturnTokenIDs && !a.body.ReturnLogitsHash && !first {
 			continue

@@ -174,6 +174,7 @@ func (s *Server) fits(j job, chat bool) error {
 
 const (
 	kindRequest = "invalid_request_error"
+	kindServer  = "server_error"
 	codeModel   = "model_not_found"
 )
 

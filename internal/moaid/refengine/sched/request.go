@@ -50,7 +50,8 @@ type Output struct {
 	LogitsSHA256 []string    // a token, if asked for
 	Logits       [][]float32 // a token, if asked for
 	Ended        Reason      // "" while it goes on
-	Err          string      // of EndError
+	Err          string      // of EndError: one line, for the client
+	Gone         bool        // of EndError: the engine ended, not this request alone
 	Transfer     *TransferParams
 	Cached       int // prompt tokens that were not computed here
 }

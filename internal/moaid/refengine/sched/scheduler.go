@@ -125,10 +125,11 @@ const idleCheck = 50 * time.Millisecond
 // Run steps until ctx ends or the workers fail, which is the error, then ends every
 // request with an error.
 func (s *Scheduler) Run(ctx context.Context) error {
-	why := "the engine was stopped"
+	// What failed is the caller's to log: clients have no use for processes and paths.
+	why := "the engine was stopped; send the request again"
 	err := s.loop(ctx)
 	if err != nil {
-		why = "the engine has failed: " + err.Error()
+		why = "the engine has failed; send the request again"
 	}
 	s.mu.Lock()
 	s.stopped = true
@@ -137,7 +138,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, list := range [][]*Request{inbox, s.waiting, s.loading, s.running} {
 		for _, r := range list {
-			r.produce(func(o *Output) { o.Ended, o.Err = EndError, why })
+			r.produce(func(o *Output) { o.Ended, o.Err, o.Gone = EndError, why, true })
 		}
 	}
 	return err
