@@ -82,6 +82,10 @@ func (x *exchange) runDecode(ctx context.Context) error {
 // codeDecodeFailed is of the failure after decode engines were asked in vain.
 const codeDecodeFailed = "decode_failed"
 
+// codeEngineFailed is the code of an engine that ended while it had the request: as
+// much as a connection that broke, and seen instead of it by chance.
+const codeEngineFailed = "engine_failed"
+
 // decodeError is a failure before the first byte of an answer, after which
 // another engine may be asked.
 type decodeError struct {
@@ -120,7 +124,7 @@ func (x *exchange) nobody(failed []*decodeError) error {
 	switch last := failed[len(failed)-1]; {
 	case last.class == upstream.ClassTimeout:
 		f.status = http.StatusGatewayTimeout
-	case last.class == upstream.ClassStatus:
+	case last.class == upstream.ClassStatus && last.status != http.StatusInternalServerError:
 		f.status = last.status
 	case !last.class.Unreachable():
 		f.status = http.StatusBadGateway
@@ -162,6 +166,8 @@ func (x *exchange) another(a *attempt) (message string, again bool) {
 	switch a.status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return message, true
+	case http.StatusInternalServerError: // the engine ended; what else failed may be the request's doing
+		return message, code == codeEngineFailed
 	case http.StatusNotFound: // the daemon's code: the engine itself may not know the model
 		return message, code == "unknown_engine"
 	case http.StatusConflict: // the daemon refuses the transfer, not the request

@@ -92,6 +92,11 @@ func TestAnotherDecodeEngine(t *testing.T) {
 		class string
 	}{
 		{"503", func(w http.ResponseWriter, _ call) { w.WriteHeader(503) }, "status"},
+		{"the engine has failed", engineFails, "status"},
+		{"the engine fails before the first event", func(w http.ResponseWriter, c call) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, ": ping\n\ndata: "+failedBody+"\n\n")
+		}, "status"},
 		{"cut before the answer", func(http.ResponseWriter, call) { panic(http.ErrAbortHandler) }, "cut"},
 		{"cut before the first event", func(w http.ResponseWriter, _ call) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -130,8 +130,8 @@ func (f *fleet) decodeAgain(pools []route.Pool) (ready, hope bool) {
 }
 
 // restarting reports whether a failure is what one sees of a daemon or an engine
-// that is being restarted: it did not take the request.
+// that is being restarted: it did not take the request, or ended with it.
 func (e *decodeError) restarting() bool {
 	return e.class == upstream.ClassDial ||
-		e.class == upstream.ClassStatus && (e.status == http.StatusBadGateway || e.status == http.StatusServiceUnavailable)
+		e.class == upstream.ClassStatus && (e.status == http.StatusBadGateway || e.status == http.StatusServiceUnavailable || e.status == http.StatusInternalServerError)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,12 @@ const (
 
 // buffers are of streamBuffer bytes; grown ones are not put back.
 var buffers = sync.Pool{New: func() any { return new([streamBuffer]byte) }}
+
+// errDecodeSaid says that the engine ended the stream by an error of its own.
+var errDecodeSaid = errors.New("the engine ended the stream with an error")
+
+// errEngineFailed says so of a stream that began with the engine's end.
+var errEngineFailed = errors.New("the engine has failed")
 
 var errEventTooLong = fmt.Errorf("an event is longer than %d bytes", maxEvent)
 
@@ -59,10 +66,20 @@ func (x *exchange) passStream(client, ctx context.Context, cancel context.Cancel
 		if errors.Is(context.Cause(ctx), errStreamIdle) {
 			class = upstream.ClassTimeout
 		}
-		return false, &decodeError{engine: x.decode.String(), class: class, err: err}
+		de := &decodeError{engine: x.decode.String(), class: class, err: err}
+		if errors.Is(err, errEngineFailed) {
+			de.class, de.status = upstream.ClassStatus, http.StatusInternalServerError
+		}
+		return false, de
 	default:
 		x.decode.end(route.Failure)
 		x.abandon(ctx)
+		if errors.Is(err, errDecodeSaid) { // the client has the engine's own words
+			x.rec.err = "decode_stream_failed"
+			x.g.metrics.upstreamError(x.decode.e.Node, "decode", "stream")
+			err = t.release()
+			break
+		}
 		err = x.tellBroken(ctx, t, err)
 	}
 	if err != nil {
@@ -103,13 +120,20 @@ func (x *exchange) copyEvents(from io.Reader, t *target, idle *time.Timer) error
 		n, err := from.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		length, events := c.Complete(buf)
+		failed := c.Failed // and not by what may be half an event
 		if events > 0 {
 			now := time.Now()
 			x.observe(now, last, events)
 			last = now
 		}
-		if errors.Is(err, io.EOF) && length < len(buf) && c.Finish(buf[length:]) {
+		if !failed && errors.Is(err, io.EOF) && length < len(buf) && c.Finish(buf[length:]) {
 			length = len(buf)
+		}
+		if failed && t.first != nil {
+			_, payload, _ := bytes.Cut(buf[:length], []byte("data:"))
+			if _, code := says(payload); code == codeEngineFailed {
+				return errEngineFailed // nothing was passed on: another engine may answer
+			}
 		}
 		if length > 0 {
 			idle.Reset(time.Duration(x.g.timeouts.StreamIdle))
@@ -120,6 +144,8 @@ func (x *exchange) copyEvents(from io.Reader, t *target, idle *time.Timer) error
 			buf = buf[:copy(buf, buf[length:])]
 		}
 		switch {
+		case failed:
+			return errDecodeSaid
 		case err != nil && c.Done:
 			return nil // what breaks after the end does not matter
 		case errors.Is(err, io.EOF):

@@ -10,7 +10,10 @@ type Counter struct {
 	// Done is set once the event "data: [DONE]" was seen, by which OpenAI-shaped
 	// streams say that they are complete.
 	Done bool
-	seen int // bytes of the buffer that hold no end of an event
+	// Failed is set once an event was seen that is an error. Complete ends after it:
+	// what follows, a [DONE] or a usage, is not of an answer that is complete.
+	Failed bool
+	seen   int // bytes of the buffer that hold no end of an event
 }
 
 // Complete gives the length of the whole events at the beginning of buf, and how
@@ -28,6 +31,9 @@ func (c *Counter) Complete(buf []byte) (length, events int) {
 			events++
 		}
 		length, from = end, end
+		if c.Failed {
+			return length, events
+		}
 	}
 }
 
@@ -60,6 +66,10 @@ func boundary(b []byte, from int) int {
 
 var data = []byte("data:")
 
+// errors are how the data of an error begins: OpenAI's shape, and that of older
+// engines.
+var errors = [...][]byte{[]byte(`{"error":{`), []byte(`{"error": {`), []byte(`{"object":"error"`), []byte(`{"object": "error"`)}
+
 // event reports whether an event carries data, and notices the last one.
 func (c *Counter) event(e []byte) bool {
 	i := 0
@@ -69,9 +79,13 @@ func (c *Counter) event(e []byte) bool {
 		}
 		i++
 	}
-	if string(bytes.TrimSpace(e[i+len(data):])) == "[DONE]" {
+	payload := bytes.TrimSpace(e[i+len(data):])
+	if string(payload) == "[DONE]" {
 		c.Done = true
 		return false
+	}
+	for _, begin := range errors {
+		c.Failed = c.Failed || bytes.HasPrefix(payload, begin)
 	}
 	return true
 }

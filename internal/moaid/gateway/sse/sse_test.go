@@ -33,6 +33,28 @@ func TestEveryCutGivesTheSameEvents(t *testing.T) {
 	}
 }
 
+func TestErrorsEndAStream(t *testing.T) {
+	const before = "data: {\"a\":{\"error\":{}}}\n\ndata: {\"error\":null}\n\n"
+	for _, e := range []string{`{"error":{"code":1}}`, `{"error": {"code":1}}`, `{"object":"error","message":"m"}`} {
+		in := before + "data: " + e + "\n\n"
+		for _, n := range []int{1, 7, 1000} {
+			c := new(sse.Counter)
+			var buf []byte
+			passed := ""
+			for rest := in + "data: [DONE]\n\n"; rest != "" && !c.Failed; {
+				k := min(n, len(rest))
+				buf, rest = append(buf, rest[:k]...), rest[k:]
+				l, _ := c.Complete(buf)
+				passed += string(buf[:l])
+				buf = append(buf[:0], buf[l:]...)
+			}
+			if passed != in || !c.Failed || c.Done {
+				t.Errorf("%s, pieces of %d: passed %q, %+v", e, n, passed, c)
+			}
+		}
+	}
+}
+
 func TestCutStreams(t *testing.T) {
 	for _, c := range []struct {
 		in, passed string
