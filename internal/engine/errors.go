@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engines"
+	"github.com/moai-dev/terraform-provider-moai/internal/host"
 )
 
 // diedError says that an engine does not stay up.
@@ -21,13 +24,48 @@ type diedError struct {
 func (e *diedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s ended while starting (%s, exit status %d)", e.unit, e.host, e.result, e.exit)
-	if e.cause != nil {
-		b.WriteString(": " + e.cause.Error())
+	log := lastWords(e.log)
+	if e.cause != nil && (log == "" || !tellsLog(e.cause)) {
+		b.WriteString(": " + lastWords(e.cause.Error()))
 	}
-	if e.log != "" {
-		b.WriteString("\nIts last log lines:\n" + e.log)
+	if log != "" {
+		b.WriteString("\nIts last log lines:\n" + log)
 	}
 	return b.String()
+}
+
+// tellsLog reports whether an error is a start that failed, which tells the unit's log itself.
+func tellsLog(err error) bool {
+	var h *host.Error
+	return errors.As(err, &h) && h.Verb == "unit" && h.Exit == 70
+}
+
+// Most of a log that an error shows.
+const (
+	lastLines = 12
+	lastBytes = 1 << 10
+)
+
+// usageLine is a line of the list of flags that a Go program prints when it does not understand one, in a log or not.
+var usageLine = regexp.MustCompile(`^(?:.*\]: )?(?:Usage of .*:|  -[a-z].*|    \t.*)$`)
+
+// lastWords is the end of a log, without lists of flags.
+func lastWords(log string) string {
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSpace(log), "\n") {
+		if line = strings.TrimRight(line, " \r"); line != "" && !usageLine.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	lines = lines[max(0, len(lines)-lastLines):]
+	for len(lines) > 1 && len(strings.Join(lines, "\n")) > lastBytes {
+		lines = lines[1:]
+	}
+	text := strings.Join(lines, "\n")
+	if len(text) > lastBytes {
+		text = strings.ToValidUTF8(text[:lastBytes], "") + "…"
+	}
+	return text
 }
 
 // Unwrap implements the protocol of errors.Is.

@@ -28,8 +28,8 @@ const (
 	drainLimit = 30 * time.Second
 	// daemonLimit bounds one question to a daemon that may not be there.
 	daemonLimit = 10 * time.Second
-	// journalLines are shown of an engine that died.
-	journalLines = 20
+	// journalLines are read of an engine that died, of which [lastWords] shows the end.
+	journalLines = 40
 )
 
 // installer does things for one engine on one machine.

@@ -66,7 +66,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 					"accelerator has), `fp8_e4m3fn` or `fp8_e4m3fnuz`. Default `auto`."},
 				"block_size": schema.Int64Attribute{Optional: true, MarkdownDescription: "Tokens a block. `reference`: 16, 32, 64, 128 or 256. Default: the preset's."},
 				"layout": schema.StringAttribute{Optional: true, MarkdownDescription: "Order of the cache in memory, slowest index first: `L` layer, `B` block, `H` head, `N` token, `C` content. " +
-					"`LBHNC` is also called HND, `LBNHC` NHD. `reference`: " + codes(kvcache.Orders()) + ". Default: the preset's."},
+					"The names HND (`LBHNC`) and NHD (`LBNHC`) of before are not accepted. `reference`: " + codes(kvcache.Orders()) + ". Default: the preset's."},
 			},
 		},
 		"kv_connector": schema.StringAttribute{
@@ -107,7 +107,7 @@ func resourceSchema(ctx context.Context) schema.Schema {
 		},
 		"extra_args": schema.ListAttribute{
 			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: "Further arguments of the engine's program. Arguments that have an attribute of their own are refused.",
+			MarkdownDescription: "Further arguments of the engine's program. Arguments that have an attribute of their own are refused, and those that the program does not have.",
 		},
 		"env": schema.MapAttribute{
 			Optional: true, ElementType: types.StringType,

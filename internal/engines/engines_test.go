@@ -1,6 +1,10 @@
 package engines
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -59,11 +63,11 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"parallel.expert", "only 1", func(s *Spec) { s.Parallel.Expert = 2 }},
 		{"gpus", "1 accelerators, and the engine has 4 ranks", func(s *Spec) { s.Parallel.Tensor, s.Parallel.Data, s.GPUs = 2, 2, []int{0} }},
 		{"kv_cache.dtype", `"fp8_e4m3fnuz"`, func(s *Spec) { s.KVCache.DType = "fp8_e5m2" }},
-		{"kv_cache.layout", `"LBNHC"`, func(s *Spec) { s.KVCache.Layout = "NHD" }},
+		{"kv_cache.layout", `NHD is an old name. Use "LBNHC"`, func(s *Spec) { s.KVCache.Layout = "NHD" }},
 		{"kv_cache.block_size", "16, 32, 64, 128 or 256", func(s *Spec) { s.KVCache.BlockSize = 48 }},
 		{"reference.packing", `"x_packed"`, func(s *Spec) { s.Reference.Packing = "opaque:x" }},
-		{"reference.packing", "and kv_cache.layout LBNHC all heads", func(s *Spec) { s.Reference.Packing, s.KVCache.Layout = "x_packed", "LBNHC" }},
-		{"reference.kernel_block_size", "is 4: packing shuffled", func(s *Spec) { s.Reference.Packing, s.Reference.KernelBlockSize = "shuffled", 4 }},
+		{"reference.packing", "and kv_cache.layout LBNHC all heads of a token together; use reference.packing packed or apart, or kv_cache.layout LBHNC", func(s *Spec) { s.Reference.Packing, s.KVCache.Layout = "x_packed", "LBNHC" }},
+		{"reference.kernel_block_size", "is 4: reference.packing shuffled", func(s *Spec) { s.Reference.Packing, s.Reference.KernelBlockSize = "shuffled", 4 }},
 		{"reference.scales", `"head"`, func(s *Spec) { s.Reference.Scales = "token" }},
 		{"reference.scales", "or an fp8 dtype", func(s *Spec) { s.Reference.Scales = "tensor" }},
 		{"reference.kernel_block_size", "does not divide kv_cache.block_size 64", func(s *Spec) { s.Reference.KernelBlockSize = 48 }},
@@ -72,11 +76,15 @@ func TestProblemsNameTheAttribute(t *testing.T) {
 		{"staging.memory", "16 MiB", func(s *Spec) { s.StagingBytes = 100 }},
 		{"staging.memory", "128 MiB: each of the engine's 8 ranks", func(s *Spec) { s.Parallel.Tensor, s.Parallel.Data, s.StagingBytes = 4, 2, 127<<20 }},
 		{"ingest.max_in_flight", "staging.memory", func(s *Spec) { s.MaxInFlight = 1 << 40 }},
-		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--x=1", "--model=y"} }},
+		{"extra_args.1", "model.id", func(s *Spec) { s.ExtraArgs = []string{"--max-seqs=1", "--model=y"} }},
 		{"extra_args.0", "kv_cache.dtype", func(s *Spec) { s.ExtraArgs = []string{"--kv-dtype=fp16"} }},
 		{"extra_args.0", "reference.kernel_block_size", func(s *Spec) { s.ExtraArgs = []string{"-kernel-block", "16"} }},
 		{"extra_args.0", "parallel.data", func(s *Spec) { s.ExtraArgs = []string{"--data-parallel=2"} }},
 		{"extra_args.0", "cannot be changed", func(s *Spec) { s.ExtraArgs = []string{"-http-socket"} }},
+		{"extra_args.1", `no argument "--max-seq"`, func(s *Spec) { s.ExtraArgs = []string{"--grace=5s", "--max-seq", "8"} }},
+		{"extra_args.2", `no argument "x"`, func(s *Spec) { s.ExtraArgs = []string{"--max-seqs", "8", "x"} }},
+		{"extra_args.0", `needs a number, not ""`, func(s *Spec) { s.ExtraArgs = []string{"-kv-blocks"} }},
+		{"extra_args.0", `needs a duration such as "30s", not "5"`, func(s *Spec) { s.ExtraArgs = []string{"--grace=5"} }},
 		{"extra_args.0", "line break", func(s *Spec) { s.ExtraArgs = []string{"a\nb"} }},
 		{"env", `"1X" is no name`, func(s *Spec) { s.Env = map[string]string{"1X": "y"} }},
 		{"env.X", "NUL", func(s *Spec) { s.Env = map[string]string{"X": "a\x00"} }},
@@ -158,4 +166,33 @@ func TestObservationReachesEveryPartOfTheCache(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The plan refuses every argument that the program does not have, and no other.
+func TestFlagsAreThoseOfTheProgram(t *testing.T) {
+	t.Parallel()
+	has := map[string]bool{}
+	flags := regexp.MustCompile(`f\.(?:String|Int|Bool|Duration)\("([a-z0-9-]+)"|Var\(&[^,]+, "([a-z0-9-]+)"|range \[\]string\{"([a-z-]+)", "([a-z-]+)"\}`)
+	for _, name := range []string{"engine.go", "format.go"} {
+		b, err := os.ReadFile(filepath.Join("..", "moaid", "cmd", "moaid-lab", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range flags.FindAllStringSubmatch(string(b), -1) {
+			for _, n := range m[1:] {
+				has[n] = n != ""
+			}
+		}
+	}
+	delete(has, "")
+	known := map[string]bool{}
+	for n := range referenceFlags {
+		known[n] = true
+	}
+	for n := range freeFlags {
+		known[n] = true
+	}
+	if !maps.Equal(has, known) {
+		t.Errorf("the program has %v, the kind knows %v", slices.Sorted(maps.Keys(has)), slices.Sorted(maps.Keys(known)))
+	}
 }

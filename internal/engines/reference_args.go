@@ -1,8 +1,13 @@
 package engines
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // referenceFlags are the flags that Launch may set, with their synonyms, and the
@@ -18,12 +23,34 @@ var referenceFlags = map[string]string{
 	"claim-fingerprint-of": "reference.claim_fingerprint_of",
 }
 
+// freeFlags are the program's other flags, all of which take a value, with what
+// reads one.
+var freeFlags = map[string]func(string) error{
+	"kv-blocks": isNumber, "max-batched-tokens": isNumber, "max-seqs": isNumber, "transfer-timeout": isDuration, "grace": isDuration,
+}
+
+func isNumber(v string) error {
+	if _, err := strconv.Atoi(v); err != nil {
+		return errors.New("a number")
+	}
+	return nil
+}
+
+func isDuration(v string) error {
+	if _, err := time.ParseDuration(v); err != nil {
+		return errors.New(`a duration such as "30s"`)
+	}
+	return nil
+}
+
 // checkExtra refuses arguments that belong to attributes, since the last of two
-// would win without the plan's knowing.
+// would win without the plan's knowing, and those with which the program would
+// not start.
 func (reference) checkExtra(args []string) []Problem {
 	var ps []Problem
-	for i, a := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		name, value, given := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		attribute := fmt.Sprintf("extra_args.%d", i)
 		switch at, owned := referenceFlags[name]; {
 		case strings.ContainsAny(a, "\n\x00"):
@@ -32,7 +59,32 @@ func (reference) checkExtra(args []string) []Problem {
 			ps = append(ps, Problem{attribute, "Argument is set by the provider", fmt.Sprintf("--%s is what ties the engine to its host. It cannot be changed.", name)})
 		case strings.HasPrefix(a, "-") && owned:
 			ps = append(ps, Problem{attribute, "Argument has an attribute of its own", fmt.Sprintf("Set %s instead of passing --%s.", at, name)})
+		case freeFlags[name] == nil || !strings.HasPrefix(a, "-"):
+			ps = append(ps, Problem{attribute, "Unknown argument", fmt.Sprintf("The reference engine has no argument %q. Those that no attribute decides are %s.", a, quoted(freeFlagNames()))})
+			if strings.HasPrefix(a, "-") {
+				return ps // whether the next argument is a value is not known
+			}
+		}
+		if !strings.HasPrefix(a, "-") {
+			continue
+		}
+		if !given && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		if valid := freeFlags[name]; valid != nil {
+			if err := valid(value); err != nil {
+				ps = append(ps, Problem{attribute, "Argument has no valid value", fmt.Sprintf("--%s needs %s, not %q.", name, err, value)})
+			}
 		}
 	}
 	return ps
+}
+
+func freeFlagNames() []string {
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(freeFlags)) {
+		out = append(out, "--"+n)
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package engines
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ var (
 	referenceDTypes     = append([]string{dtypeAuto, dtypeFP8}, names(refmodel.DTypes())...)
 	referenceScales     = names(refmodel.ScaleKinds())
 )
+
+// formerLayouts are names that layouts had in vLLM before.
+var formerLayouts = map[string]kvcache.Order{"NHD": kvcache.OrderLBNHC, "HND": kvcache.OrderLBHNC}
 
 // maxReferenceData bounds the replicas of one engine: each is a scheduler process
 // and all tensor ranks.
@@ -136,7 +140,11 @@ func checkParallel(s Spec) []Problem {
 func checkFormat(s Spec) []Problem {
 	ps := oneOf(nil, "preset", s.Preset, "Unknown preset", refmodel.FormatNames())
 	ps = oneOf(ps, "kv_cache.dtype", s.KVCache.DType, "KV data type not supported", referenceDTypes)
-	ps = oneOf(ps, "kv_cache.layout", s.KVCache.Layout, "KV layout not supported", names(kvcache.Orders()))
+	if now, old := formerLayouts[s.KVCache.Layout]; old {
+		ps = append(ps, Problem{"kv_cache.layout", "KV layout not supported", fmt.Sprintf("%s is an old name. Use %q.", s.KVCache.Layout, now)})
+	} else {
+		ps = oneOf(ps, "kv_cache.layout", s.KVCache.Layout, "KV layout not supported", names(kvcache.Orders()))
+	}
 	ps = oneOf(ps, "reference.packing", s.Reference.Packing, "KV packing not supported", names(kvcache.Packings()))
 	ps = oneOf(ps, "reference.scales", s.Reference.Scales, "KV scales not supported", referenceScales)
 	if !slices.Contains(referenceBlockSizes, s.KVCache.BlockSize) {
@@ -171,8 +179,17 @@ func problemOf(refusal string) Problem {
 			text = strings.ReplaceAll(text, "--"+flag+" ", a+" ")
 		}
 	}
+	text = formatWord.ReplaceAllStringFunc(text, func(m string) string {
+		name, value, _ := strings.Cut(m, " ")
+		return formatWords[name] + " " + value
+	})
 	return Problem{at, "KV format does not fit together", text + "."}
 }
+
+// formatWord finds a part of the format that the engine names without its flag, with a value: its attribute is formatWords'.
+var formatWord = regexp.MustCompile(`\b(?:order|packing) [A-Za-z_0-9]+`)
+
+var formatWords = map[string]string{"order": "kv_cache.layout", "packing": "reference.packing"}
 
 // names gives the values of named strings.
 func names[T ~string](vs []T) []string {

@@ -42,7 +42,7 @@ func (p pools) faults() []fault {
 	out = append(out, p.unfit("prefill", p.prefill, engines.Role.Prefills)...)
 	out = append(out, p.unfit("decode", p.decode, engines.Role.Decodes)...)
 	for i, pe := range p.prefill {
-		for _, de := range p.decode {
+		for j, de := range p.decode {
 			if !pe.Known || !de.Known {
 				continue
 			}
@@ -51,7 +51,7 @@ func (p pools) faults() []fault {
 					"%s is in prefill and in decode. An engine that does both needs no transfer: use two engines, or one without a pair.", pe.ID())})
 				continue
 			}
-			_, faults := p.verdict(i, pe, de)
+			_, faults := p.verdict(i, j)
 			out = append(out, faults...)
 			out = append(out, p.unlinked(pe, de)...)
 		}

@@ -2,6 +2,7 @@ package pdpair
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/moai-dev/terraform-provider-moai/internal/engineref"
@@ -38,17 +39,18 @@ func (c crossing) losses() []string {
 	return out
 }
 
-// verdict asks kvcompat about prefill engine i and a decode engine: the function
+// verdict asks kvcompat about prefill engine i and decode engine j: the function
 // that the daemons ask, with the same options. While the options are unknown,
 // only what no option allows is refused.
-func (p pools) verdict(i int, pe, de engineref.Ref) (kvcompat.Verdict, []fault) {
+func (p pools) verdict(i, j int) (kvcompat.Verdict, []fault) {
+	pe, de := p.prefill[i], p.decode[j]
 	pf, err := kvcache.ParseFingerprint([]byte(pe.Fingerprint))
 	if err != nil {
 		return kvcompat.Verdict{}, []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", pe.ID(), err)}}
 	}
 	df, err := kvcache.ParseFingerprint([]byte(de.Fingerprint))
 	if err != nil {
-		return kvcompat.Verdict{}, []fault{{"prefill", i, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", de.ID(), err)}}
+		return kvcompat.Verdict{}, []fault{{"decode", j, "KV fingerprint cannot be read", fmt.Sprintf("%s: %s.", de.ID(), err)}}
 	}
 	o := p.options
 	if !p.optionsKnown {
@@ -62,8 +64,24 @@ func (p pools) verdict(i int, pe, de engineref.Ref) (kvcompat.Verdict, []fault) 
 	for n, r := range v.Reasons {
 		lines[n] = "  - " + r.String()
 	}
-	return v, []fault{{"prefill", i, "Engines cannot exchange KV", fmt.Sprintf(
+	at, index := "prefill", i
+	if ownFault(df, o, v) && !ownFault(pf, o, v) {
+		at, index = "decode", j
+	}
+	return v, []fault{{at, index, "Engines cannot exchange KV", fmt.Sprintf(
 		"The KV that %s writes cannot be read by %s:\n\n%s", pe.ID(), de.ID(), strings.Join(lines, "\n"))}}
+}
+
+// ownFault reports whether everything that v refuses is refused of an engine with another one like it: then it is that
+// engine that has to change.
+func ownFault(f kvcache.Fingerprint, o kvcompat.Options, v kvcompat.Verdict) bool {
+	own := kvcompat.Check(f, f, o).Reasons
+	for _, r := range v.Reasons {
+		if !slices.ContainsFunc(own, func(x kvcompat.Reason) bool { return x.Attribute == r.Attribute && x.Why == r.Why }) {
+			return false
+		}
+	}
+	return true
 }
 
 // crossings gives every prefill engine with every decode engine, in order. ok is
@@ -73,8 +91,8 @@ func (p pools) crossings() (cs []crossing, ok bool) {
 		return nil, false
 	}
 	for i, pe := range p.prefill {
-		for _, de := range p.decode {
-			v, _ := p.verdict(i, pe, de)
+		for j, de := range p.decode {
+			v, _ := p.verdict(i, j)
 			cs = append(cs, crossing{pe, de, v})
 		}
 	}

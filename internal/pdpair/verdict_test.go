@@ -71,6 +71,29 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A refusal that is of the decode engine alone is at that engine.
+func TestRefusalOfTheDecodeEngine(t *testing.T) {
+	t.Parallel()
+	shuffled := engines.Spec{Model: engines.Model{ID: "moai/seeded"}, Reference: engines.Reference{Packing: "shuffled"}}
+	for _, c := range []struct {
+		change func(*pools)
+		at     string
+	}{
+		{func(p *pools) { p.decode[0] = refOf("mi300x-0", "d0", engines.RoleDecode, shuffled) }, "decode[0]"},
+		{func(p *pools) { p.prefill[0] = refOf("h100-0", "p0", engines.RolePrefill, shuffled) }, "prefill[0]"},
+		{func(p *pools) {
+			p.prefill[0] = refOf("h100-0", "p0", engines.RolePrefill, shuffled)
+			p.decode[0] = refOf("mi300x-0", "d0", engines.RoleDecode, shuffled)
+		}, "prefill[0]"},
+	} {
+		p := good()
+		c.change(&p)
+		if fs := p.faults(); len(fs) == 0 || fs[0].path().String() != c.at || !strings.Contains(fs[0].detail, "Set reference.packing") {
+			t.Errorf("got %+v, want %s", fs, c.at)
+		}
+	}
+}
+
 // The presets of the two vendors convert exactly one way, and lose a value the other.
 func TestPresetsAcrossVendors(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,11 @@ func (c *comparison) refuse(attribute, prefill, decode, why, fix string) {
 // convert adds a step. One that loses values is refused unless it is allowed.
 func (c *comparison) convert(attribute, from, to string, class Class, note string) {
 	if class == Lossy && !c.o.AllowLossy {
-		c.refuse(attribute, from, to, note, "Use the same kv_cache.dtype on both engines, or set allow_lossy = true on the pair to accept that")
+		fix := "Use the same kv_cache.dtype on both engines"
+		if attribute == "storage.dtype" && c.p.Storage.DType.FP8() && c.d.Storage.DType.FP8() {
+			fix = fmt.Sprintf("Name one encoding on both engines, such as kv_cache.dtype = %q (\"fp8\" is that of each engine's accelerator)", from)
+		}
+		c.refuse(attribute, from, to, note, fix+", or set allow_lossy = true on the pair to accept that")
 		return
 	}
 	c.steps = append(c.steps, Step{Attribute: attribute, From: from, To: to, Class: class, Note: note})

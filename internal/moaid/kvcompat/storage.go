@@ -10,11 +10,14 @@ import (
 	"github.com/moai-dev/terraform-provider-moai/internal/moaid/kvcache/element"
 )
 
+// familyReference is the family of engines whose attributes fixes name; of others they name the program's own settings.
+const familyReference = "reference"
+
 // storage compares how elements are encoded and where they lie.
 func (c *comparison) storage() {
 	p, d := &c.p.Storage, &c.d.Storage
 	if p.Packing == kvcache.PackingShuffled || d.Packing == kvcache.PackingShuffled {
-		c.refuse("storage.packing", string(p.Packing), string(d.Packing), "that layout is known from source code only, no page of it was compared with hardware", "Set VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT=0")
+		c.refuse("storage.packing", string(p.Packing), string(d.Packing), "that layout is known from source code only, no page of it was compared with hardware", c.unshuffle())
 	}
 	if p.Opaque() || d.Opaque() {
 		c.wholePages()
@@ -24,6 +27,14 @@ func (c *comparison) storage() {
 		c.elements()
 	}
 	c.places()
+}
+
+// unshuffle says how the engines get another packing.
+func (c *comparison) unshuffle() string {
+	if cmp.Or(c.p.Engine.Family, c.d.Engine.Family) == familyReference {
+		return "Set reference.packing to another value"
+	}
+	return "Set VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT=0"
 }
 
 // wholePages refuses whatever differs where the content of pages is not known.
@@ -115,7 +126,7 @@ func (c *comparison) scales() bool {
 		c.refuseToken()
 		return false
 	case p.DType.FP8() != d.DType.FP8() && (ps.Kind != kvcache.ScaleNone || ds.Kind != kvcache.ScaleNone):
-		c.refuse("storage.dtype", string(p.DType), string(d.DType), "the factors of the scaled elements are not known to the daemon", "Use fp8 on both engines, or another dtype on both")
+		c.refuse("storage.dtype", string(p.DType), string(d.DType), "the factors of the scaled elements are not known to the daemon", c.unscale())
 		return false
 	case ps.Kind != ds.Kind:
 		return refuse("elements are multiplied by other factors, which are not known to the daemon", "Use the checkpoint's scales on both engines, or on none")
@@ -123,6 +134,19 @@ func (c *comparison) scales() bool {
 		return refuse("the checkpoints' factors differ, so that equal elements are unequal values", "Give both engines the same checkpoint and revision")
 	}
 	return true
+}
+
+// unscale says what to do about scaled fp8 elements on one side only.
+func (c *comparison) unscale() string {
+	off := "turn the checkpoint's scales of the fp8 engine off"
+	if cmp.Or(c.p.Engine.Family, c.d.Engine.Family) == familyReference {
+		off = `set reference.scales = "none" on the fp8 engine`
+	}
+	fix := "Use fp8 on both engines, or another dtype on both, or " + off
+	if c.d.Storage.DType.FP8() { // what has no factors is still rounded
+		fix += " and allow_lossy = true on the pair"
+	}
+	return fix
 }
 
 // elements compares encodings.
