@@ -99,7 +99,7 @@ func unit() systemd.Service {
 		RuntimeDirectory:       "moai",
 		RuntimeDirectoryMode:   "0755",
 		TimeoutStartSec:        time.Minute,
-		TimeoutStopSec:         30 * time.Second,
+		TimeoutStopSec:         30 * time.Second, // more than kvd.DrainTime
 		FileDescriptorStoreMax: 128,
 		NoStartLimit:           true,
 		LimitMEMLOCK:           "infinity",

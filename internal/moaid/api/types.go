@@ -213,6 +213,7 @@ type EngineSummary struct {
 	Ready      bool         `json:"ready"`
 	Reason     string       `json:"reason,omitempty"` // why it is not ready
 	Draining   bool         `json:"draining"`
+	Stopping   bool         `json:"stopping,omitempty"` // its daemon ends, most likely to be started again
 	Generation string       `json:"generation,omitempty"`
 	Stats      *EngineStats `json:"stats,omitempty"`
 	// Peers are the nodes with whose daemons the engine's daemon has a session

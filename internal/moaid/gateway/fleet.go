@@ -188,6 +188,7 @@ func (f *fleet) poll(ctx context.Context, n *upstream.Node) error {
 	f.report(n.Name, func(e *route.Engine) (route.State, string, int) {
 		s, ok := by[e.Engine]
 		e.Peers(s.Peers)
+		e.Ending(s.Stopping)
 		waiting := 0
 		if s.Stats != nil {
 			waiting = s.Stats.Waiting

@@ -14,6 +14,9 @@ const (
 	// defaultDecodeWait is how long a request waits, over all, for decode to
 	// return: a daemon or a small engine restarts within it.
 	defaultDecodeWait = 10 * time.Second
+	// drainFactor is how much longer it waits while a daemon finishes what it has
+	// before it ends, which takes 20 s at most.
+	drainFactor = 3
 	// retryMin and retryMax bound the pause after an attempt that failed, which
 	// doubles: what polls show of an engine may be a poll old.
 	retryMin = 250 * time.Millisecond
@@ -36,7 +39,8 @@ func (e *decodeAway) Unwrap() error { return e.f }
 
 // returning is a request's wait for decode engines that are being restarted.
 type returning struct {
-	until time.Time // zero before the first wait
+	begun time.Time // zero before the first wait
+	until time.Time
 	pause time.Duration
 }
 
@@ -69,21 +73,19 @@ func (x *exchange) serveRequest(ctx context.Context) error {
 // hopes reports whether it makes sense to wait at all.
 func (x *exchange) hopes() bool {
 	_, hope := x.g.fleet.decodeAgain(x.pool)
-	return hope && (x.back.until.IsZero() || time.Now().Before(x.back.until))
+	return hope && (x.back.begun.IsZero() || time.Now().Before(x.waitUntil()))
 }
 
 // awaitDecode waits until a decode engine can be asked; false means that none
 // returned in time. pause leaves time after an attempt that failed.
 func (x *exchange) awaitDecode(ctx context.Context, pause bool) bool {
 	b := &x.back
-	if b.until.IsZero() {
-		b.until, b.pause = time.Now().Add(x.g.decodeWait), retryMin
+	if b.begun.IsZero() {
+		b.begun, b.pause = time.Now(), retryMin
 	}
-	ctx, cancel := context.WithDeadline(ctx, b.until)
-	defer cancel()
 	if pause {
 		select {
-		case <-time.After(b.pause):
+		case <-time.After(min(b.pause, time.Until(x.waitUntil()))):
 		case <-ctx.Done():
 			return false
 		}
@@ -92,15 +94,48 @@ func (x *exchange) awaitDecode(ctx context.Context, pause bool) bool {
 	for {
 		changed := x.g.fleet.watch()
 		ready, hope := x.g.fleet.decodeAgain(x.pool)
-		if ready || !hope {
+		left := time.Until(x.waitUntil())
+		if ready || !hope || left <= 0 {
 			return ready
 		}
+		t := time.NewTimer(left)
 		select {
 		case <-changed:
+		case <-t.C:
 		case <-ctx.Done():
+			t.Stop()
 			return false
 		}
+		t.Stop()
 	}
+}
+
+// waitUntil is when the request gives up. Once a daemon was seen to end, that
+// stays later: it is down next, and then back.
+func (x *exchange) waitUntil() time.Time {
+	b, wait := &x.back, x.g.decodeWait
+	if x.g.fleet.decodeRestarts(x.pool) {
+		wait *= drainFactor
+	}
+	if by := b.begun.Add(wait); by.After(b.until) {
+		b.until = by
+	}
+	return b.until
+}
+
+// decodeRestarts reports whether a decode engine's daemon ends and may be back.
+func (f *fleet) decodeRestarts(pools []route.Pool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, p := range pools {
+		for _, e := range p.Decode {
+			if e.Restarting(now) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // anew forgets the attempt. The transfer gets another id: daemons were told that

@@ -105,9 +105,14 @@ const (
 // unless configured.
 const clientPatience = 5 * time.Minute
 
+// DrainTime is how long requests that are being forwarded may go on when the
+// daemon is asked to end. The daemon's unit must give more (TimeoutStopSec).
+const DrainTime = 20 * time.Second
+
 // Options are what tests change.
 type Options struct {
 	Config
+	Drain         time.Duration     // for forwarded requests at the end; 0: they are cut off
 	Timeouts      transfer.Timeouts // zero: the protocol's
 	LeaseMillis   int64             // of engine sessions; 0: 10,000
 	ContentSHA256 string

@@ -37,6 +37,7 @@ type forwards struct {
 	mu    sync.Mutex
 	count int
 	m     map[string]map[*forward]struct{}
+	empty chan struct{} // closed when there is none; nil until somebody waits
 }
 
 type forward struct{ cancel context.CancelCauseFunc }
@@ -65,6 +66,10 @@ func (f *forwards) remove(id string, x *forward) {
 	f.count--
 	if delete(f.m[id], x); len(f.m[id]) == 0 {
 		delete(f.m, id)
+	}
+	if f.count == 0 && f.empty != nil {
+		close(f.empty)
+		f.empty = nil
 	}
 }
 
@@ -109,6 +114,10 @@ func (d *Daemon) forwardTo(w http.ResponseWriter, r *http.Request, name, prefix 
 		return
 	}
 	defer d.forwards.remove(id, fw)
+	if d.ending() { // asked after it was counted, so that none is missed
+		refuseStopping(w)
+		return
+	}
 	tg, aerr := d.route(ctx, name, id, r.Header.Get(headerSource))
 	if aerr != nil {
 		known := name
@@ -230,8 +239,11 @@ func (d *Daemon) await(ctx context.Context, w http.ResponseWriter, verdict <-cha
 	var v transfer.Verdict
 	select {
 	case v = <-verdict:
+	case <-d.stopping:
+		refuseStopping(w)
+		return false
 	case <-d.own.done:
-		apiError(w, http.StatusServiceUnavailable, "stopping", errStopping.Error(), "")
+		refuseStopping(w)
 		return false
 	case <-ctx.Done():
 		d.metrics.held.WithLabelValues("client_left").Inc()

@@ -36,14 +36,17 @@ func (d *Daemon) gatewayHandler() http.Handler {
 
 // summaries is what gateways see of the engines.
 func (d *Daemon) summaries() []api.EngineSummary {
-	now := d.own.now()
+	now, ending := d.own.now(), d.ending()
 	peers := slices.AppendSeq([]string{}, maps.Keys(d.peers)) // empty is not the same as missing
 	slices.Sort(peers)
 	list := []api.EngineSummary{}
 	for _, name := range slices.Sorted(maps.Keys(d.engines)) {
 		e := d.engines[name]
 		why := e.notReady()
-		list = append(list, api.EngineSummary{Name: name, EngineRole: e.reg.EngineRole, Ready: why == "", Reason: why, Draining: e.draining,
+		if ending {
+			why = errStopping.Error()
+		}
+		list = append(list, api.EngineSummary{Name: name, EngineRole: e.reg.EngineRole, Ready: why == "", Reason: why, Draining: e.draining, Stopping: ending,
 			Generation: e.generation(), Stats: e.load(now), Peers: peers})
 	}
 	return list

@@ -41,6 +41,7 @@ type Daemon struct {
 	pins     atomic.Pointer[[]pin]
 	announce atomic.Pointer[[]wire.Engine]
 	forwards forwards
+	stopping chan struct{} // closed when no new requests are taken
 	bodies   *intake.Budget
 	patience time.Duration // with clients that do not take their answer
 	landings landings
@@ -103,7 +104,7 @@ func New(o Options) (*Daemon, error) {
 		engines: map[string]*engine{}, pairs: map[string]api.Pair{}, links: map[string]api.Link{},
 		peers: map[string]*peerSession{}, sessions: map[transfer.Session]*peerSession{}, byTransport: map[transport.Session]*peerSession{},
 		sends: map[wire.ID]*sending{}, recvs: map[wire.ID]*receiving{}, early: map[wire.ID]early{}, cancelled: map[wire.ID]tombstone{},
-		ready: map[string]bool{}, bodies: intake.NewBudget(maxBodies), patience: clientPatience,
+		stopping: make(chan struct{}), ready: map[string]bool{}, bodies: intake.NewBudget(maxBodies), patience: clientPatience,
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -86,6 +86,8 @@ func (d *Daemon) Run(ctx context.Context, ready func(addrs []net.Addr)) error {
 	select {
 	case <-ctx.Done():
 		err = nil
+		_ = notify.Send(sdnotify.Stopping, sdnotify.Status("finishing forwarded requests"))
+		d.drain(runCtx)
 	case err = <-failed:
 	}
 	_ = notify.Send(sdnotify.Stopping, sdnotify.Status("stopping"))

@@ -32,7 +32,7 @@ func runKVD(ctx context.Context, args []string) int {
 		return fail("kvd", err)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.Level()}))
-	d, err := kvd.New(kvd.Options{Config: cfg, ContentSHA256: sum, Log: log})
+	d, err := kvd.New(kvd.Options{Config: cfg, Drain: kvd.DrainTime, ContentSHA256: sum, Log: log})
 	if err != nil {
 		return fail("kvd", err)
 	}

@@ -36,7 +36,7 @@ const (
 	openMin   = time.Second
 	openMax   = 30 * time.Second
 	// returnWithin is how long after its last sign an engine may be restarting.
-	returnWithin = 30 * time.Second
+	returnWithin = 40 * time.Second
 )
 
 // Engine is an engine as the gateway sees it.
@@ -48,6 +48,7 @@ type Engine struct {
 	state  State
 	reason string
 	served time.Time // when it was last seen ready
+	ending bool      // its daemon ends, and may be restarting
 	peers  []string  // nodes that KV can come from and go to; nil if unknown
 
 	failures int // in a row
@@ -67,6 +68,15 @@ func (e *Engine) Peers(nodes []string) { e.peers = nodes }
 
 // Linked reports whether KV can come from a node, as far as is known.
 func (e *Engine) Linked(node string) bool { return e.peers == nil || slices.Contains(e.peers, node) }
+
+// Ending takes whether its daemon takes no new requests because it ends.
+func (e *Engine) Ending(is bool) { e.ending = is }
+
+// Restarting reports whether its daemon said last that it ends, and the engine may
+// return with it.
+func (e *Engine) Restarting(now time.Time) bool {
+	return e.ending && e.state != Ready && e.Returning(now)
+}
 
 // Seen notes that it was ready at now.
 func (e *Engine) Seen(now time.Time) { e.served = now }
