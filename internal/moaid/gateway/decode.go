@@ -206,7 +206,7 @@ func (x *exchange) postDecode(ctx context.Context, cancel context.CancelCauseFun
 // let a daemon make metrics grow.
 var verdictCodes = map[string]bool{
 	"unknown_source": true, "not_offered": true, "token_hash": true, "incompatible": true, "withdrawn": true, "peer_gone": true,
-	"deadline": true, "no_room": true, "corrupt": true, "not_paired": true, "cancelled": true,
+	"deadline": true, "no_room": true, "corrupt": true, "not_paired": true, "inexact": true, "cancelled": true,
 }
 
 // verdict notes what decode's daemon says of the transfer.
