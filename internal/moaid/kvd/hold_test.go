@@ -15,7 +15,7 @@ func TestAnswersAreSpreadOverReplicas(t *testing.T) {
 	_, d, pe, des := withReplicas(t)
 	const tokens = 60
 	hash := tokenHash(tokens, "a")
-	given, finish := make(chan int, 16), make(chan struct{})
+	given, finish := make(chan int, 16), []chan struct{}{make(chan struct{}), make(chan struct{})}
 	des[0].http.answers(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(headerTransfer)
 		rank, err := strconv.Atoi(r.Header.Get(headerDataRank))
@@ -27,7 +27,7 @@ func TestAnswersAreSpreadOverReplicas(t *testing.T) {
 		des[rank].verdict(id)
 		des[rank].load(id, true)
 		given <- rank
-		<-finish
+		<-finish[rank]
 		_, _ = io.WriteString(w, "done")
 	})
 	begin := func(n int, answered chan<- string) []int {
@@ -44,13 +44,22 @@ func TestAnswersAreSpreadOverReplicas(t *testing.T) {
 		}
 		return count
 	}
-	const n = 6
-	answered := make(chan string, n)
+	const n, more = 6, 3
+	answered := make(chan string, n+more)
 	if count := begin(n, answered); !slices.Equal(count, []int{n / 2, n / 2}) {
 		t.Errorf("requests that overlap, by replica: %v", count)
 	}
-	close(finish)
-	for range n {
+	// Those of one replica are answered: it gets the next ones.
+	close(finish[0])
+	eventually(t, "one replica has nothing left", func() bool { return slices.Equal(loadsOf(t, d, "decode"), []int{0, n / 2}) })
+	for range more {
+		if count := begin(1, answered); count[0] != 1 {
+			t.Error("a request went to the replica that has others")
+		}
+		eventually(t, "the request is answered", func() bool { return slices.Equal(loadsOf(t, d, "decode"), []int{0, n / 2}) })
+	}
+	close(finish[1])
+	for range n + more {
 		if body := <-answered; body != "done" {
 			t.Errorf("got %q", body)
 		}
