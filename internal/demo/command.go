@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 )
 
 // command is one program run to its end. What it printed is in the error when
@@ -35,14 +36,29 @@ func (e *exitError) Error() string {
 	return fmt.Sprintf("%s: exit status %d\n%s", strings.Join(e.argv, " "), e.status, out)
 }
 
+// turns lets the writers of one mutex write one after the other: a program's two
+// outputs are copied by a goroutine each, to the same places.
+type turns struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (t turns) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
+}
+
 func (c command) run(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.env, c.stdin
 	var stdout, all bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, &all), &all
+	both := io.Writer(&all)
 	if c.stdout != nil {
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(c.stdout, &stdout, &all), io.MultiWriter(c.stdout, &all)
+		both = io.MultiWriter(c.stdout, &all)
 	}
+	turn := &sync.Mutex{}
+	cmd.Stdout, cmd.Stderr = turns{turn, io.MultiWriter(&stdout, both)}, turns{turn, both}
 	err := cmd.Run()
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() > 0 {
 		return stdout.String(), &exitError{argv: c.argv, status: cmd.ProcessState.ExitCode(), output: all.String()}
