@@ -101,7 +101,7 @@ func (d *Daemon) recheck() {
 		if !paired {
 			return
 		}
-		if err := d.compat.check(e.format, formatOf(t.conversion.to), o).Err(); err != nil {
+		if err := d.compat.check(e.format, t.conversion.to, o).Err(); err != nil {
 			_ = d.stepSend(t, transfer.Fail{Code: codeIncompatible, Detail: err.Error()})
 		}
 	})

@@ -13,7 +13,7 @@ import (
 
 // conversion is how a claimant gets what an engine stores.
 type conversion struct {
-	to      kvcache.Fingerprint // of the claimant
+	to      format // of the claimant
 	verdict kvcompat.Verdict
 	text    string // for the operator
 	c       *convert.Converter

@@ -303,7 +303,7 @@ func (d *Daemon) mayLeave(ps *peerSession, m *wire.Claim) (*conversion, transfer
 	if err != nil {
 		return nil, codeIncompatible, "no conversion is known: " + err.Error()
 	}
-	return &conversion{to: theirs.Fingerprint, verdict: v, text: v.Conversion(), c: c}, "", ""
+	return &conversion{to: theirs, verdict: v, text: v.Conversion(), c: c}, "", ""
 }
 
 // stepSend drives a sender and carries out its effects.

@@ -119,7 +119,7 @@ func TestClaimsOutOfProportion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = (&conversion{to: c.decode, c: conv}).view(nil, t1)
+		_, _, err = (&conversion{to: formatOf(c.decode), c: conv}).view(nil, t1)
 		if (err == nil) != c.ok {
 			t.Errorf("padding %d: %v", c.decode.Storage.Padding, err)
 		}
