@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/tree"
 )
 
 // Group is the cgroup (v2) of a lab or of one host.
@@ -132,7 +134,7 @@ func (g Group) Remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endDeadline)
 	defer cancel()
 	for {
-		err := removeDirs(g.dir)
+		err := tree.RemoveEmpty(g.dir)
 		if err == nil {
 			break
 		}
@@ -145,29 +147,7 @@ func (g Group) Remove(ctx context.Context) error {
 	// On a hybrid machine nspawn mirrors its cgroup in the v1 hierarchy named systemd.
 	mirror := filepath.Join("/sys/fs/cgroup/systemd", strings.TrimPrefix(strings.TrimPrefix(g.dir, "/sys/fs/cgroup"), "/unified"))
 	if mirror != g.dir {
-		_ = removeDirs(mirror)
-	}
-	return nil
-}
-
-// removeDirs removes a folder of folders, innermost first. One that is not there is no error.
-func removeDirs(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeDirs(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		_ = tree.RemoveEmpty(mirror)
 	}
 	return nil
 }

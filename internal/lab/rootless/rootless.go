@@ -21,11 +21,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/program"
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/tree"
 )
 
 // Place is a place that an ordinary user has made, or can make.
@@ -56,7 +57,8 @@ func (p Place) read() (r record, ok bool, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return record{}, false, fmt.Errorf("%s: %w", p.File, err)
 	}
-	return r, r.Holder > 0 && started(r.Holder) == r.Started, nil
+	birth, err := program.Birth(r.Holder)
+	return r, r.Holder > 0 && err == nil && birth == r.Started, nil
 }
 
 // Exists reports whether the place is there.
@@ -103,7 +105,7 @@ func endCgroup(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("kill cgroup %s (Linux 5.14 or later is needed): %w", dir, err)
 		}
-		if removeDirs(dir) == nil {
+		if tree.RemoveEmpty(dir) == nil {
 			return nil
 		}
 		select {
@@ -112,50 +114,4 @@ func endCgroup(ctx context.Context, dir string) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// removeDirs removes a folder of folders, innermost first.
-func removeDirs(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeDirs(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// started is when a process started, or an empty string when there is none of that id.
-func started(pid int) string {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return ""
-	}
-	return startOf(string(text))
-}
-
-// startOf reads the start time from the text of /proc/PID/stat. The name of the program, in parentheses, may hold
-// spaces and parentheses itself.
-func startOf(stat string) string {
-	const startTime = 22 // field, counted from 1
-	i := strings.LastIndexByte(stat, ')')
-	if i < 0 {
-		return ""
-	}
-	fields := strings.Fields(stat[i+1:]) // from the third on
-	if len(fields) <= startTime-3 {
-		return ""
-	}
-	return fields[startTime-3]
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/program"
 )
 
 func TestLongestRange(t *testing.T) {
@@ -17,20 +19,6 @@ func TestLongestRange(t *testing.T) {
 		if got := longestRange(text, c.name, c.uid); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
-	}
-}
-
-func TestStartOf(t *testing.T) {
-	rest := " S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 77001 1 1\n"
-	for stat, want := range map[string]string{
-		"12 (sleep)" + rest: "77001", "12 (a) b (c))" + rest: "77001", "12 (sleep) S 1": "", "": "",
-	} {
-		if got := startOf(stat); got != want {
-			t.Errorf("%q: %q, want %q", stat, got, want)
-		}
-	}
-	if got := started(os.Getpid()); got == "" {
-		t.Error("this process has a start")
 	}
 }
 
@@ -88,7 +76,11 @@ func TestPlaceThatIsGone(t *testing.T) {
 			t.Errorf("%s: entered", name)
 		}
 	}
-	if err := p.write(record{Holder: os.Getpid(), Started: started(os.Getpid())}); err != nil {
+	birth, err := program.Birth(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.write(record{Holder: os.Getpid(), Started: birth}); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := p.Exists(); !ok || err != nil {

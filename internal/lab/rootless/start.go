@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/moai-dev/terraform-provider-moai/internal/lab/program"
 )
 
 //go:embed holder.sh
@@ -79,7 +81,9 @@ func (p Place) Make(ctx context.Context) error {
 	if r.Holder, err = strconv.Atoi(pid); err != nil {
 		return fmt.Errorf("holder: %w", err)
 	}
-	r.Started = started(r.Holder)
+	if r.Started, err = program.Birth(r.Holder); err != nil {
+		return fmt.Errorf("holder %d: %w", r.Holder, err)
+	}
 	if r.Cgroup, err = placeOf(r.Holder); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,29 @@ func Remove(dir string) error {
 		return fmt.Errorf("remove %s: still mounted: %s", dir, strings.Join(left, ", "))
 	}
 	return os.RemoveAll(dir)
+}
+
+// RemoveEmpty removes a folder of folders, innermost first, as cgroups want it. One that cannot go stays,
+// which is an error; one that is not there is none.
+func RemoveEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := RemoveEmpty(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Unmount takes away every mount at and below dir, the innermost first. A busy one is detached: it ends with its

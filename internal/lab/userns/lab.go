@@ -219,7 +219,7 @@ func (l *Lab) hold(ctx context.Context) error {
 		_ = cmd.Process.Kill()
 		return fmt.Errorf("the holder did not start (%w):\n%s", err, l.consoleEnd())
 	}
-	born, err := birth(cmd.Process.Pid)
+	born, err := program.Birth(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (l *Lab) holder() int {
 	if err != nil {
 		return 0
 	}
-	if born, err := birth(pid); err != nil || born != f[1] {
+	if born, err := program.Birth(pid); err != nil || born != f[1] {
 		return 0
 	}
 	return pid
@@ -263,20 +263,6 @@ func (l *Lab) stray() int {
 		}
 	}
 	return 0
-}
-
-// birth is when a process was started, in the kernel's own count; an ended one that nobody has waited for has none.
-func birth(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", err
-	}
-	_, rest, ok := strings.Cut(string(text), ") ")
-	f := strings.Fields(rest)
-	if !ok || len(f) < 20 || f[0] == "Z" || f[0] == "X" {
-		return "", errors.New("it has ended")
-	}
-	return f[19], nil
 }
 
 // order asks the holder.
