@@ -36,12 +36,7 @@ func ParseSystemctl(args []string) (Call, error) {
 	var c Call
 	var words []string
 	for i := 0; i < len(args); i++ {
-		arg, value, has := args[i], "", false
-		if strings.HasPrefix(arg, "--") {
-			arg, value, has = strings.Cut(arg, "=")
-		} else if len(arg) > 2 && arg[0] == '-' && strings.ContainsRune("psPtn", rune(arg[1])) {
-			arg, value, has = arg[:2], arg[2:], true
-		}
+		arg, value, has := splitOption(args[i], "psPtn")
 		take := func() string {
 			if !has && i+1 < len(args) {
 				i++
@@ -116,16 +111,23 @@ func fullName(u string) string {
 	return u
 }
 
+// splitOption separates an option from a value that stands in the same word: --name=value, or -nvalue of the letters that
+// take one.
+func splitOption(arg, letters string) (option, value string, has bool) {
+	switch {
+	case strings.HasPrefix(arg, "--"):
+		return strings.Cut(arg, "=")
+	case len(arg) > 2 && arg[0] == '-' && strings.ContainsRune(letters, rune(arg[1])):
+		return arg[:2], arg[2:], true
+	}
+	return arg, "", false
+}
+
 // ParseJournalctl reads the arguments of journalctl. sync says that it only was asked to write everything down.
 func ParseJournalctl(args []string) (q Query, sync bool, err error) {
 	q.Last = -1
 	for i := 0; i < len(args); i++ {
-		arg, value, has := args[i], "", false
-		if strings.HasPrefix(arg, "--") {
-			arg, value, has = strings.Cut(arg, "=")
-		} else if len(arg) > 2 && strings.ContainsRune("uno", rune(arg[1])) {
-			arg, value, has = arg[:2], arg[2:], true
-		}
+		arg, value, has := splitOption(args[i], "uno")
 		take := func() string {
 			if !has && i+1 < len(args) {
 				i++
